@@ -1,0 +1,330 @@
+"""Settings: environment over config.json over defaults. The only reader of the environment."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from subconscious_mcp.errors import ConfigError
+
+ENV_PREFIX = "SUBCONSCIOUS_"
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+MODEL_DOWNLOAD_CHOICES = ("auto", "never")
+MAX_TTL_SECONDS = 100 * 365 * 86_400
+"""One hundred years: beyond it a number is a mistake, and sums of times stay exact."""
+
+MAX_NAMESPACE_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The resolved settings.
+
+    Attributes:
+        home: Folder of config.json, models and logs.
+        storage_dir: Folder of the data, absolute.
+        models_dir: Folder of the installed models, absolute.
+        embedding_model: Name or folder of a sentence-transformers model.
+        default_threshold: Least similarity of a hit, 0..1.
+        default_ttl_seconds: Lifetime of an entry in seconds; None is for ever.
+        echo_log_max_bytes: Size above which the older half of the echo log is dropped.
+        namespace: The namespace that was asked for; None derives it from the project.
+        model_download: `auto` installs a missing model at first use, `never` does not.
+    """
+
+    home: Path
+    storage_dir: Path
+    models_dir: Path
+    embedding_model: str
+    default_threshold: float
+    default_ttl_seconds: int | None
+    log_level: str
+    echo_log_enabled: bool
+    echo_log_max_bytes: int
+    namespace: str | None
+    capture_enabled: bool
+    model_download: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from, for people: `default`, `config.json` or an environment variable."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Settings with their origins, and what a person should be told about them."""
+
+    config: Config
+    origins: dict[str, Origin]
+    warnings: tuple[str, ...]
+    config_file: Path
+
+
+# --- parsers: each takes what JSON or the environment gives and returns the value, or raises
+# ValueError with what the setting takes ("a number from 0 to 1").
+
+
+def _text(raw: Any) -> str:
+    if not isinstance(raw, str) or not raw.strip():
+        raise ValueError("a text")
+    return raw.strip()
+
+
+def _boolean(raw: Any) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    # JSON's 1 and 0, and the words that people put into environment variables.
+    word = str(raw).strip().lower() if isinstance(raw, (str, int)) else ""
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off"):
+        return False
+    raise ValueError("true or false")
+
+
+def _number(raw: Any, takes: str) -> float:
+    if isinstance(raw, bool) or not isinstance(raw, (int, float, str)):
+        raise ValueError(takes)
+    try:
+        value = float(raw)
+    except (ValueError, OverflowError):
+        raise ValueError(takes) from None
+    if not math.isfinite(value):
+        raise ValueError(takes)
+    return value
+
+
+def _threshold(raw: Any) -> float:
+    takes = "a number from 0 to 1"
+    value = _number(raw, takes)
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(takes)
+    return value
+
+
+def _whole(low: int, high: int, takes: str) -> Callable[[Any], int]:
+    def parse(raw: Any) -> int:
+        value = _number(raw, takes)
+        if value != int(value) or not low <= value <= high:
+            raise ValueError(takes)
+        return int(value)
+
+    return parse
+
+
+def _ttl(raw: Any) -> int | None:
+    if isinstance(raw, str) and raw.strip().lower() in ("null", "none", "never"):
+        return None
+    takes = f"a whole number of seconds from 1 to {MAX_TTL_SECONDS}, or null for never"
+    return _whole(1, MAX_TTL_SECONDS, takes)(raw)
+
+
+def _log_level(raw: Any) -> str:
+    word = raw.strip().upper() if isinstance(raw, str) else ""
+    word = {"WARN": "WARNING", "FATAL": "CRITICAL"}.get(word, word)
+    if word not in LOG_LEVELS:
+        raise ValueError("one of " + ", ".join(LOG_LEVELS))
+    return word
+
+
+def _choice(*choices: str) -> Callable[[Any], str]:
+    def parse(raw: Any) -> str:
+        word = raw.strip().lower() if isinstance(raw, str) else ""
+        if word not in choices:
+            raise ValueError("one of " + ", ".join(choices))
+        return word
+
+    return parse
+
+
+def _model_download(raw: Any) -> str:
+    # People write `false` for "do not", so the words of a boolean are taken too.
+    try:
+        return "auto" if _boolean(raw) else "never"
+    except ValueError:
+        return _choice(*MODEL_DOWNLOAD_CHOICES)(raw)
+
+
+def namespace_name(raw: Any) -> str:
+    """Checks a namespace's name: 1 to 200 characters, none of them a control character.
+
+    Raises:
+        ValueError: Says what a name takes.
+    """
+    takes = f"a name of 1 to {MAX_NAMESPACE_CHARS} characters without control characters"
+    if not isinstance(raw, str):
+        raise ValueError(takes)
+    name = raw.strip()
+    if not 1 <= len(name) <= MAX_NAMESPACE_CHARS or not name.isprintable():
+        raise ValueError(takes)
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its name, its default, how it is read and what it is for."""
+
+    name: str
+    default: Any
+    parse: Callable[[Any], Any]
+    about: str
+
+    @property
+    def env(self) -> str:
+        return ENV_PREFIX + self.name.upper()
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("storage_dir", None, _text, "folder of the data"),
+    Setting("embedding_model", "all-MiniLM-L6-v2", _text, "name or folder of the embedding model"),
+    Setting("default_threshold", 0.85, _threshold, "least similarity of a hit"),
+    Setting("default_ttl_seconds", None, _ttl, "lifetime of an entry, null for ever"),
+    Setting("log_level", "INFO", _log_level, "detail of logs/server.log"),
+    Setting("echo_log_enabled", True, _boolean, "log each recall, for drift_report"),
+    Setting(
+        "echo_log_max_bytes",
+        5_000_000,
+        _whole(1_000, 10**12, "a whole number of bytes from 1000"),
+        "size of the echo log above which its older half is dropped",
+    ),
+    Setting("namespace", None, namespace_name, "isolation label; derived from the project by default"),
+    Setting("capture_enabled", True, _boolean, "let hooks capture sessions"),
+    Setting("models_dir", None, _text, "folder of the installed models"),
+    Setting("model_download", "auto", _model_download, "install a missing model at first use"),
+)
+_NULLABLE = {"default_ttl_seconds", "namespace", "storage_dir", "models_dir"}
+
+
+def default_home(environ: Mapping[str, str] | None = None) -> Path:
+    """Returns `SUBCONSCIOUS_HOME`, or `.subconscious-mcp` in the user's home folder.
+
+    Raises:
+        ConfigError: The user has no home folder and the variable is not set.
+    """
+    env = os.environ if environ is None else environ
+    given = env.get(ENV_PREFIX + "HOME", "").strip()
+    if given:
+        return _absolute(given, Path.cwd())
+    try:
+        return Path.home() / ".subconscious-mcp"
+    except RuntimeError:
+        raise ConfigError(
+            "There is no home folder to keep the memory in.", f"Set {ENV_PREFIX}HOME to a folder."
+        ) from None
+
+
+def default_models_dir() -> Path:
+    """Returns the folder of the installed models as the resolved settings have it.
+
+    Raises:
+        ConfigError: A setting is unreadable or out of range.
+    """
+    return resolve().config.models_dir
+
+
+def resolve(environ: Mapping[str, str] | None = None) -> Resolved:
+    """Resolves every setting: environment over config.json over defaults.
+
+    Args:
+        environ: The environment to read; the process's own by default.
+
+    Raises:
+        ConfigError: config.json is no JSON object, or a value is of the wrong type or out of range.
+    """
+    env = os.environ if environ is None else environ
+    home = default_home(env)
+    config_file = home / "config.json"
+    written = _read_file(config_file)
+    warnings = _unknown_names(written, env)
+    origins: dict[str, Origin] = {}
+    for setting in SETTINGS:
+        origins[setting.name] = _resolve_one(setting, env, written, config_file)
+    values = {name: origin.value for name, origin in origins.items()}
+    for name, below in (("storage_dir", "data"), ("models_dir", "models")):
+        # What the file says is relative to the file; what the environment says, to where one stands.
+        base = home if origins[name].source == "config.json" else Path.cwd()
+        path = home / below if values[name] is None else _absolute(values[name], base)
+        values[name] = path
+        origins[name] = Origin(path, origins[name].source)
+    return Resolved(Config(home=home, **values), origins, tuple(warnings), config_file)
+
+
+def _absolute(text: str, base: Path) -> Path:
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"The home folder in the path {text!r} is unknown.", "Give an absolute path.") from None
+    return Path(os.path.abspath(base / path))
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        # utf-8-sig: Windows editors write a byte-order mark.
+        text = path.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise ConfigError(f"{path} cannot be read: {reason}.", "Mend or remove the file.") from None
+    if not text.strip():
+        return {}
+    try:
+        written = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        where = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise ConfigError(f"{path} is not valid JSON{where}.", "Mend or remove the file.") from None
+    if not isinstance(written, dict):
+        raise ConfigError(f"{path} must hold one JSON object.", 'For example {"default_threshold": 0.9}.')
+    return written
+
+
+def _unknown_names(written: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
+    names = [setting.name for setting in SETTINGS]
+    variables = [setting.env for setting in SETTINGS]
+    told = []
+    for name in written:
+        if name not in names:
+            told.append(f"config.json: there is no setting {name!r}{_did_you_mean(name, names)}")
+    # A variable of the tests' own is no setting and no mistake.
+    known = {*variables, ENV_PREFIX + "HOME", ENV_PREFIX + "TEST_MODELS_DIR"}
+    for variable in sorted(env):
+        if variable.startswith(ENV_PREFIX) and variable not in known:
+            told.append(f"environment: there is no setting {variable}{_did_you_mean(variable, variables)}")
+    return told
+
+
+def _did_you_mean(name: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {near[0]}?" if near else "."
+
+
+def _resolve_one(
+    setting: Setting, env: Mapping[str, str], written: Mapping[str, Any], config_file: Path
+) -> Origin:
+    # An empty variable counts as unset: that is how shells and compose files say "nothing".
+    raw = env.get(setting.env, "")
+    if raw.strip():
+        return Origin(_parsed(setting, raw, f"The environment variable {setting.env}"), f"env {setting.env}")
+    if setting.name in written:
+        value = written[setting.name]
+        if value is None and setting.name in _NULLABLE:
+            return Origin(None, "config.json")
+        return Origin(_parsed(setting, value, f"{setting.name} in {config_file}"), "config.json")
+    return Origin(setting.default, "default")
+
+
+def _parsed(setting: Setting, raw: Any, where: str) -> Any:
+    try:
+        return setting.parse(raw)
+    except ValueError as takes:
+        raise ConfigError(f"{where} takes {takes}.") from None

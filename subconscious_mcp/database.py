@@ -1,0 +1,602 @@
+"""memory.db: the truth. The only module that imports sqlite3.
+
+One connection writes and one reads, each behind a lock, so that a read never waits for a
+write's trip to the disk. Errors of SQLite leave this module as `StorageError`s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subconscious_mcp.errors import StorageBusy, StorageDamaged, StorageError, StorageFull
+from subconscious_mcp.namespaces import short_hash
+from subconscious_mcp.records import Entry, Kind, Namespace, NewEntry
+from subconscious_mcp.schema import MIGRATIONS
+
+DATABASE_FILE = "memory.db"
+BUSY_SECONDS = 10.0
+"""How long a write waits for another program that holds the database. Longer than a backup's
+or a browser's lock usually lasts, shorter than an agent's patience."""
+
+RECALL_WINDOW = 100
+_COLUMNS = "e.key, e.id, e.kind, e.task, e.answer, e.created_at, e.expires_at, e.tags, e.source"
+_MAX_VARIABLES = 500
+"""Parameters a statement: below the 999 of the oldest SQLite that Python 3.10 may meet."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSet:
+    """The stored vectors of one namespace, kind and embedder, in the order of their keys.
+
+    Attributes:
+        keys: (n,) int64.
+        vectors: (n, d) float16.
+        created_at: (n,) float64, seconds since the epoch.
+        expires_at: (n,) float64, +inf for never.
+    """
+
+    keys: NDArray[np.int64]
+    vectors: NDArray[np.float16]
+    created_at: NDArray[np.float64]
+    expires_at: NDArray[np.float64]
+
+
+class Database:
+    """The entries, vectors, namespaces and recall outcomes of one storage directory.
+
+    Args:
+        folder: The storage directory; it must exist. memory.db is made in it with mode 0600.
+
+    Raises:
+        StorageError: The file cannot be opened or written, was written by a newer version
+            (nothing is changed then), or is no database (`StorageDamaged`).
+    """
+
+    def __init__(self, folder: Path, *, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+        self.path = folder / DATABASE_FILE
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.RLock()
+        with self._translated():
+            # SQLite gives the write-ahead log the mode of the database file.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._writer = self._connect()
+            try:
+                self._migrate(migrations)
+                self._reader = self._connect()
+            except BaseException:
+                self._writer.close()
+                raise
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            # What is forgotten is overwritten with zeros, also inside pages that stay in use.
+            connection.execute("PRAGMA secure_delete = ON")
+            # No text in temporary files.
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrate(self, migrations: Sequence[Sequence[str]]) -> None:
+        found = self._writer.execute("PRAGMA user_version").fetchone()[0]
+        if found > len(migrations):
+            raise StorageError(
+                f"{self.path} was written by a newer version of subconscious-mcp (schema {found}).",
+                "Upgrade this installation; nothing was changed.",
+            )
+        for number in range(found + 1, len(migrations) + 1):
+            # One transaction a step: a kill leaves the file before or behind it, never between.
+            with self._transaction():
+                for statement in migrations[number - 1]:
+                    self._writer.execute(statement)
+                self._writer.execute(f"PRAGMA user_version = {number}")
+
+    def close(self) -> None:
+        """Closes both connections; the write-ahead log is merged into the file."""
+        with self._write_lock, self._read_lock:
+            self._reader.close()
+            self._writer.close()
+
+    # --- transactions and errors
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise _as_storage_error(error, self.path) from error
+        except OSError as error:
+            raise StorageError(
+                f"{self.path} cannot be opened: {error.strerror or error}.",
+                "Make the storage directory writable or set SUBCONSCIOUS_STORAGE_DIR to another folder.",
+            ) from error
+
+    @contextmanager
+    def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """One write. A durable one has reached the disk when the block ends; the others survive
+        a kill of the process all the same, and only a power cut may take them."""
+        with self._write_lock, self._translated():
+            connection = self._writer
+            if not durable:
+                connection.execute("PRAGMA synchronous = NORMAL")
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield connection
+                except BaseException:
+                    connection.execute("ROLLBACK")
+                    raise
+                try:
+                    connection.execute("COMMIT")
+                except BaseException:
+                    # A full disk shows itself here, and SQLite may have rolled back already.
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+            finally:
+                if not durable:
+                    connection.execute("PRAGMA synchronous = FULL")
+
+    def _read(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        with self._read_lock, self._translated():
+            return self._reader.execute(sql, parameters).fetchall()
+
+    # --- namespaces
+
+    def namespace(self, name: str, root: str | None) -> Namespace:
+        """Returns the namespace of a project, registering it at first sight.
+
+        A derived namespace is found by its root. Where its name is taken, by another root or
+        by a name that was asked for, it gets one of its own, so that two never share data.
+
+        Args:
+            name: The name that was asked for or derived.
+            root: The project's folder for a derived name, else None.
+        """
+        with self._write_lock:
+            found = self._find_namespace(name, root)
+            if found is not None:
+                return found
+            taken = bool(self._read("SELECT 1 FROM namespaces WHERE name = ?", (name,)))
+            own = f"{name}-{short_hash(root)}" if taken and root is not None else name
+            with self._transaction() as write:
+                write.execute(
+                    "INSERT INTO namespaces (name, root, created_at) VALUES (?, ?, ?)", (own, root, time.time())
+                )
+            registered = self._find_namespace(own, root)
+            if registered is None:  # pragma: no cover - the insert above would have raised
+                raise StorageError(f"The namespace {own!r} could not be registered.")
+            return registered
+
+    def _find_namespace(self, name: str, root: str | None) -> Namespace | None:
+        if root is not None:
+            rows = self._read("SELECT key, name, root FROM namespaces WHERE root = ?", (root,))
+        else:
+            # Whoever asks for a name gets what bears it, a project's namespace too.
+            rows = self._read("SELECT key, name, root FROM namespaces WHERE name = ?", (name,))
+        return Namespace(*rows[0]) if rows else None
+
+    def namespaces(self) -> list[tuple[Namespace, int]]:
+        """Returns every namespace with its number of stored entries, by name."""
+        rows = self._read(
+            "SELECT n.key, n.name, n.root, (SELECT count(*) FROM entries e WHERE e.namespace = n.key) "
+            "FROM namespaces n ORDER BY n.name"
+        )
+        return [(Namespace(key, name, root), count) for key, name, root, count in rows]
+
+    # --- entries
+
+    def add(self, namespace: Namespace, entry: NewEntry, fingerprint: str, vector: NDArray[np.float32]) -> int:
+        """Stores an entry with its vector; it is on the disk when this returns.
+
+        Returns:
+            The new entry's key.
+        """
+        return self.add_many(namespace, [entry], fingerprint, vector.reshape(1, -1))[0]
+
+    def add_many(
+        self,
+        namespace: Namespace,
+        entries: Sequence[NewEntry],
+        fingerprint: str,
+        vectors: NDArray[np.float32],
+    ) -> list[int]:
+        """Stores all of `entries` with their vectors, (n, d) float32, or none of them."""
+        stored = vectors.astype(np.float16)
+        keys = []
+        with self._transaction() as write:
+            model = self._fingerprint_key(write, fingerprint)
+            for entry, vector in zip(entries, stored, strict=True):
+                cursor = write.execute(
+                    "INSERT INTO entries (id, namespace, kind, task, answer, created_at, expires_at, tags, source)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        entry.id,
+                        namespace.key,
+                        entry.kind,
+                        entry.task,
+                        entry.answer,
+                        entry.created_at,
+                        entry.expires_at,
+                        json.dumps(entry.tags, ensure_ascii=False),
+                        entry.source,
+                    ),
+                )
+                key = int(cursor.lastrowid or 0)
+                write.executemany(
+                    "INSERT INTO tags (tag, entry) VALUES (?, ?)", [(tag, key) for tag in dict.fromkeys(entry.tags)]
+                )
+                write.execute(
+                    "INSERT INTO vectors (fingerprint, entry, vector) VALUES (?, ?, ?)", (model, key, vector.tobytes())
+                )
+                keys.append(key)
+        return keys
+
+    def delete(self, keys: Sequence[int]) -> None:
+        """Deletes entries with their tags and vectors; their bytes are overwritten with zeros.
+
+        The write-ahead log may hold them until `scrub`.
+        """
+        for some in _portions(keys):
+            with self._transaction() as write:
+                write.execute(f"DELETE FROM entries WHERE key IN ({_marks(some)})", some)
+
+    def scrub(self) -> bool:
+        """Empties the write-ahead log, where deleted text may still stand.
+
+        Returns:
+            False if another program reads the database just now; the text is gone at the next
+            call then.
+        """
+        with self._write_lock, self._translated():
+            busy, _, _ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+
+    def entry(self, namespace: Namespace, entry_id: str) -> Entry | None:
+        """Returns the entry with this id, expired or not, or None if the namespace has none."""
+        rows = self._read(
+            f"SELECT {_COLUMNS} FROM entries e WHERE e.id = ? AND e.namespace = ?", (entry_id, namespace.key)
+        )
+        return _entry(rows[0]) if rows else None
+
+    def entries(self, keys: Sequence[int]) -> dict[int, Entry]:
+        """Returns the entries with these keys; keys that are gone are left out."""
+        found = {}
+        for some in _portions(keys):
+            for row in self._read(f"SELECT {_COLUMNS} FROM entries e WHERE e.key IN ({_marks(some)})", some):
+                found[row[0]] = _entry(row)
+        return found
+
+    def tasks_by_id(self, namespace: Namespace, ids: Sequence[str]) -> dict[str, str]:
+        """Returns the task texts of these entries; ids that are gone are left out."""
+        found = {}
+        for some in _portions(ids):
+            rows = self._read(
+                f"SELECT id, task FROM entries WHERE namespace = ? AND id IN ({_marks(some)})", (namespace.key, *some)
+            )
+            found.update(rows)
+        return found
+
+    def count(self, namespace: Namespace, kinds: Sequence[Kind], now: float) -> int:
+        """Returns how many live entries of these kinds there are."""
+        rows = self._read(
+            f"SELECT count(*) FROM entries WHERE namespace = ? AND kind IN ({_marks(kinds)})"
+            " AND (expires_at IS NULL OR expires_at > ?)",
+            (namespace.key, *kinds, now),
+        )
+        return int(rows[0][0])
+
+    def tagged(self, namespace: Namespace, kind: Kind, tags: Sequence[str]) -> NDArray[np.int64]:
+        """Returns the keys, (n,) int64, of entries that bear at least one of the tags."""
+        keys: set[int] = set()
+        for some in _portions(tags):
+            rows = self._read(
+                f"SELECT t.entry FROM tags t JOIN entries e ON e.key = t.entry WHERE t.tag IN ({_marks(some)})"
+                " AND e.namespace = ? AND e.kind = ?",
+                (*some, namespace.key, kind),
+            )
+            keys.update(row[0] for row in rows)
+        return np.array(sorted(keys), dtype=np.int64)
+
+    def expired(self, now: float, limit: int) -> list[tuple[int, str, int, Kind]]:
+        """Returns key, id, namespace key and kind of entries whose time is over."""
+        return self._read(
+            "SELECT key, id, namespace, kind FROM entries WHERE expires_at IS NOT NULL AND expires_at <= ?"
+            " ORDER BY expires_at LIMIT ?",
+            (now, limit),
+        )
+
+    # --- vectors
+
+    def _fingerprint_key(self, write: sqlite3.Connection, fingerprint: str) -> int:
+        write.execute("INSERT OR IGNORE INTO fingerprints (fingerprint) VALUES (?)", (fingerprint,))
+        return int(write.execute("SELECT key FROM fingerprints WHERE fingerprint = ?", (fingerprint,)).fetchone()[0])
+
+    def _known_fingerprint(self, fingerprint: str) -> int | None:
+        rows = self._read("SELECT key FROM fingerprints WHERE fingerprint = ?", (fingerprint,))
+        return int(rows[0][0]) if rows else None
+
+    def fingerprints(self) -> dict[str, int]:
+        """Returns every embedder's fingerprint with its number of vectors."""
+        return dict(
+            self._read(
+                "SELECT f.fingerprint, count(v.entry) FROM fingerprints f"
+                " LEFT JOIN vectors v ON v.fingerprint = f.key GROUP BY f.key"
+            )
+        )
+
+    def vector_set(
+        self, namespace: int, kind: Kind, fingerprint: str, dimension: int, *, keys: NDArray[np.int64] | None = None
+    ) -> VectorSet:
+        """Returns the vectors of a set, or of those entries of it that `keys` names."""
+        model = self._known_fingerprint(fingerprint)
+        rows: list[Any] = []
+        if model is not None:
+            sql = (
+                "SELECT e.key, v.vector, e.created_at, e.expires_at FROM entries e"
+                " JOIN vectors v ON v.fingerprint = ? AND v.entry = e.key WHERE e.namespace = ? AND e.kind = ?"
+            )
+            if keys is None:
+                rows = self._read(sql + " ORDER BY e.key", (model, namespace, kind))
+            else:
+                for some in _portions(keys.tolist()):
+                    rows += self._read(f"{sql} AND e.key IN ({_marks(some)})", (model, namespace, kind, *some))
+        whole = b"".join(row[1] for row in rows)
+        if len(whole) != len(rows) * dimension * 2:
+            raise StorageDamaged(
+                f"{self.path} holds vectors of another length than the model's.",
+                "Run `subconscious-mcp doctor --repair`.",
+            )
+        return VectorSet(
+            np.array([row[0] for row in rows], dtype=np.int64),
+            np.frombuffer(whole, dtype=np.float16).reshape(-1, dimension),
+            np.array([row[2] for row in rows], dtype=np.float64),
+            np.array([np.inf if row[3] is None else row[3] for row in rows], dtype=np.float64),
+        )
+
+    def sets(self, fingerprint: str) -> list[tuple[Namespace, Kind, int]]:
+        """Returns namespace, kind and number of vectors of each set that an embedder has."""
+        model = self._known_fingerprint(fingerprint)
+        rows = self._read(
+            "SELECT n.key, n.name, n.root, e.kind, count(*) FROM vectors v JOIN entries e ON e.key = v.entry"
+            " JOIN namespaces n ON n.key = e.namespace WHERE v.fingerprint = ? GROUP BY n.key, e.kind",
+            (model,),
+        )
+        return [(Namespace(key, name, root), kind, count) for key, name, root, kind, count in rows]
+
+    def set_size(self, namespace: int, kind: Kind) -> int:
+        """Returns how many entries of a kind a namespace has, expired ones included."""
+        rows = self._read("SELECT count(*) FROM entries WHERE namespace = ? AND kind = ?", (namespace, kind))
+        return int(rows[0][0])
+
+    def ids(self, namespace: int, kind: Kind, fingerprint: str) -> dict[str, int]:
+        """Returns id to key of every entry of a set that this embedder has embedded."""
+        model = self._known_fingerprint(fingerprint)
+        return dict(
+            self._read(
+                "SELECT e.id, e.key FROM entries e JOIN vectors v ON v.fingerprint = ? AND v.entry = e.key"
+                " WHERE e.namespace = ? AND e.kind = ?",
+                (model, namespace, kind),
+            )
+        )
+
+    def keys_of(self, ids: Sequence[str]) -> dict[str, int]:
+        """Returns id to key of these entries; ids that are gone are left out."""
+        found = {}
+        for some in _portions(ids):
+            found.update(self._read(f"SELECT id, key FROM entries WHERE id IN ({_marks(some)})", some))
+        return found
+
+    def unembedded(self, fingerprint: str, limit: int) -> list[tuple[int, str]]:
+        """Returns key and task of entries that this embedder has not embedded, oldest first."""
+        model = self._known_fingerprint(fingerprint) or -1
+        return self._read(
+            "SELECT e.key, e.task FROM entries e WHERE NOT EXISTS"
+            " (SELECT 1 FROM vectors v WHERE v.fingerprint = ? AND v.entry = e.key) ORDER BY e.key LIMIT ?",
+            (model, limit),
+        )
+
+    def count_unembedded(self, fingerprint: str, namespace: Namespace | None = None) -> int:
+        """Returns how many entries this embedder has not embedded."""
+        model = self._known_fingerprint(fingerprint) or -1
+        rows = self._read(
+            "SELECT count(*) FROM entries e WHERE (? IS NULL OR e.namespace = ?) AND NOT EXISTS"
+            " (SELECT 1 FROM vectors v WHERE v.fingerprint = ? AND v.entry = e.key)",
+            (namespace and namespace.key, namespace and namespace.key, model),
+        )
+        return int(rows[0][0])
+
+    def set_vectors(
+        self, fingerprint: str, keys: Sequence[int], vectors: NDArray[np.float32]
+    ) -> list[tuple[int, int, Kind]]:
+        """Stores the vectors, (n, d) float32, of entries that are still there.
+
+        Returns:
+            Key, namespace key and kind of those entries.
+        """
+        stored = vectors.astype(np.float16)
+        done: list[tuple[int, int, Kind]] = []
+        with self._transaction() as write:
+            model = self._fingerprint_key(write, fingerprint)
+            for key, vector in zip(keys, stored, strict=True):
+                row = write.execute("SELECT key, namespace, kind FROM entries WHERE key = ?", (key,)).fetchone()
+                if row is not None:
+                    write.execute(
+                        "INSERT OR REPLACE INTO vectors (fingerprint, entry, vector) VALUES (?, ?, ?)",
+                        (model, key, vector.tobytes()),
+                    )
+                    done.append(row)
+        return done
+
+    def drop_damaged_vectors(self, fingerprint: str, dimension: int) -> int:
+        """Removes vectors of another length than the model's; their texts are embedded again.
+
+        Returns:
+            How many were removed.
+        """
+        model = self._known_fingerprint(fingerprint) or -1
+        with self._transaction() as write:
+            cursor = write.execute(
+                "DELETE FROM vectors WHERE fingerprint = ? AND length(vector) != ?", (model, dimension * 2)
+            )
+            return cursor.rowcount
+
+    # --- recall outcomes
+
+    def record_recalls(self, outcomes: Sequence[tuple[int, float, bool]]) -> None:
+        """Notes recalls as (namespace key, seconds since the epoch, hit); keeps the last 100 of each."""
+        with self._transaction(durable=False) as write:
+            for namespace, at, hit in outcomes:
+                write.execute("INSERT INTO recalls (namespace, at, hit) VALUES (?, ?, ?)", (namespace, at, int(hit)))
+                if hit:
+                    write.execute("UPDATE namespaces SET last_hit_at = ? WHERE key = ?", (at, namespace))
+            for namespace in {outcome[0] for outcome in outcomes}:
+                write.execute(
+                    "DELETE FROM recalls WHERE namespace = ? AND key <= (SELECT key FROM recalls"
+                    " WHERE namespace = ? ORDER BY key DESC LIMIT 1 OFFSET ?)",
+                    (namespace, namespace, RECALL_WINDOW),
+                )
+
+    def recall_outcomes(self, namespace: Namespace) -> tuple[float | None, list[bool]]:
+        """Returns when the last hit was, and the outcomes of the last 100 recalls."""
+        last = self._read("SELECT last_hit_at FROM namespaces WHERE key = ?", (namespace.key,))
+        rows = self._read(
+            "SELECT hit FROM recalls WHERE namespace = ? ORDER BY key DESC LIMIT ?", (namespace.key, RECALL_WINDOW)
+        )
+        return (last[0][0] if last else None), [bool(row[0]) for row in rows]
+
+    # --- care
+
+    def problems(self) -> list[str]:
+        """Returns what SQLite's integrity check finds; empty when the file is sound."""
+        rows = self._read("PRAGMA integrity_check(20)")
+        return [row[0] for row in rows if row[0] != "ok"]
+
+    def compact(self) -> None:
+        """Rewrites the file without its free pages."""
+        with self._write_lock, self._translated():
+            self._writer.execute("VACUUM")
+        self.scrub()
+
+
+def salvage(damaged: Path, fresh: Database) -> tuple[int, int]:
+    """Copies every readable entry of a damaged memory.db into a fresh one.
+
+    Vectors are not copied: they are embedded again from the texts.
+
+    Returns:
+        How many entries were copied, and how many rows could not be read.
+    """
+    source = sqlite3.connect(damaged.absolute().as_uri() + "?mode=ro", uri=True)
+    copied = lost = 0
+    try:
+        names = {key: (name, root) for key, name, root in _readable(source, "namespaces", "key, name, root")}
+        for row in _readable(source, "entries", _COLUMNS.replace("e.", "") + ", namespace"):
+            if row is None:
+                lost += 1
+                continue
+            name, root = names.get(row[9], (f"salvaged-{row[9]}", None))
+            entry = _entry(row)
+            with fresh._transaction() as write:
+                namespace = fresh.namespace(name, root)
+                cursor = write.execute(
+                    "INSERT OR IGNORE INTO entries"
+                    " (id, namespace, kind, task, answer, created_at, expires_at, tags, source)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (entry.id, namespace.key, *row[2:9]),
+                )
+                write.executemany(
+                    "INSERT OR IGNORE INTO tags (tag, entry) VALUES (?, ?)",
+                    [(tag, cursor.lastrowid) for tag in dict.fromkeys(entry.tags)],
+                )
+            copied += 1
+    except sqlite3.DatabaseError:
+        # Not even the list of tables can be read.
+        pass
+    finally:
+        source.close()
+    return copied, lost
+
+
+def _readable(source: sqlite3.Connection, table: str, columns: str) -> Iterator[Any]:
+    """Yields the rows of a damaged table one by one, None for each stretch that cannot be read."""
+    try:
+        last = source.execute("SELECT max(key) FROM " + table).fetchone()[0] or 0
+    except sqlite3.DatabaseError:
+        last = 10_000_000
+    key, misses = 0, 0
+    while key < last and misses < 10_000:
+        try:
+            row = source.execute(f"SELECT {columns} FROM {table} WHERE key > ? ORDER BY key LIMIT 1", (key,)).fetchone()
+            if row is None:
+                return
+            yield row
+            key, misses = row[0], 0
+        except sqlite3.DatabaseError:
+            # Step over the damaged page key by key, by exact look-ups.
+            key += 1
+            misses += 1
+            try:
+                row = source.execute(f"SELECT {columns} FROM {table} WHERE key = ?", (key,)).fetchone()
+            except sqlite3.DatabaseError:
+                yield None
+                continue
+            if row is not None:
+                yield row
+
+
+def _as_storage_error(error: sqlite3.DatabaseError, path: Path) -> StorageError:
+    text = str(error)
+    if "is full" in text:
+        return StorageFull(f"The disk of {path} is full.", "Free some space and try again; nothing was stored.")
+    if "locked" in text or "busy" in text:
+        return StorageBusy(
+            f"{path} is locked by another program for more than {BUSY_SECONDS:.0f} s.",
+            "Close the program that has it open and try again; nothing was stored.",
+        )
+    if "readonly" in text or "unable to open" in text or "permission" in text.lower():
+        return StorageError(
+            f"{path} cannot be written ({text}).",
+            "Make the storage directory writable or set SUBCONSCIOUS_STORAGE_DIR to another folder.",
+        )
+    if "disk I/O error" in text:
+        return StorageError(f"The disk of {path} reports an error.", "Check the disk, then run `subconscious-mcp doctor`.")
+    if "malformed" in text or "not a database" in text or "corrupt" in text:
+        return StorageDamaged(f"{path} is damaged.", "Run `subconscious-mcp doctor --repair`; it keeps the damaged file.")
+    return StorageError(f"{path}: {text}.", "Run `subconscious-mcp doctor`.")
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    try:
+        tags = tuple(json.loads(row[7]))
+    except (ValueError, TypeError):
+        tags = ()
+    return Entry(row[0], row[1], row[2], row[3], row[4], row[5], row[6], tags, row[8])
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ",".join("?" * len(values))
+
+
+def _portions(values: Sequence[Any]) -> Iterable[list[Any]]:
+    for start in range(0, len(values), _MAX_VARIABLES):
+        yield list(values[start : start + _MAX_VARIABLES])

@@ -1,0 +1,157 @@
+"""The values that move between layers: frozen, without behaviour beyond naming their parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["memory", "note", "episode", "chunk"]
+"""What an entry is: a task with its answer, a fact, a captured exchange, a piece of a document."""
+
+CURATED: tuple[Kind, ...] = ("memory",)
+"""Kinds whose answers `recall` may return."""
+
+SENSED: tuple[Kind, ...] = ("memory", "episode")
+"""Kinds that `echo` reports and `stats` counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """The isolation label of a project.
+
+    Attributes:
+        key: Its row in the database.
+        name: What people see, unique among the namespaces of a storage directory.
+        root: The project's folder, or None where the name was given and not derived.
+    """
+
+    key: int
+    name: str
+    root: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """An entry that is about to be stored.
+
+    Attributes:
+        expires_at: Seconds since the epoch from which it is no longer returned; None is never.
+    """
+
+    id: str
+    kind: Kind
+    task: str
+    answer: str
+    created_at: float
+    expires_at: float | None = None
+    tags: tuple[str, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One remembered unit as it is stored. `key` grows with each write and orders equal times."""
+
+    key: int
+    id: str
+    kind: Kind
+    task: str
+    answer: str
+    created_at: float
+    expires_at: float | None
+    tags: tuple[str, ...]
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """An entry near to a query.
+
+    Attributes:
+        similarity: Cosine of the two embeddings, 0..1, six decimals, higher is nearer.
+    """
+
+    entry: Entry
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The verdict of a recall. `best` is the nearest live entry, also on a miss."""
+
+    hit: bool
+    similarity: float
+    best: Near | None
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a remember did.
+
+    Attributes:
+        stored: False when `skip_if_duplicate` kept a duplicate out.
+        entry_id: The new entry's id; None when nothing was stored.
+        dimension: Length of the embedding.
+        warning: `near_duplicate` (inside the band), `duplicate` (above it, skipped), or None.
+        nearest: The neighbour that the warning is about.
+    """
+
+    stored: bool
+    entry_id: str | None
+    dimension: int
+    warning: Literal["near_duplicate", "duplicate"] | None = None
+    nearest: Near | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Echoes:
+    """What a ping sensed: how many live entries there are, and the nearest."""
+
+    count: int
+    near: tuple[Near, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Whether memory pays off.
+
+    Attributes:
+        total_entries: Live entries of the namespace.
+        last_hit_at: Seconds since the epoch of the last hit; None before the first.
+        hit_rate_last_100: Hits among the last 100 recalls, 0..1; 0.0 before the first.
+        unembedded: Entries that a change of model left to be embedded again.
+    """
+
+    total_entries: int
+    last_hit_at: float | None
+    hit_rate_last_100: float
+    unembedded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DriftCandidate:
+    """An entry whose hits span a wide band of similarities across phrasings."""
+
+    entry_id: str
+    task_text: str | None
+    still_stored: bool
+    hits: int
+    distinct_queries: int
+    similarity_min: float
+    similarity_max: float
+    similarity_spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class DriftReport:
+    """What the echo log says about first-fill drift.
+
+    Attributes:
+        skipped_lines: Damaged lines of the log that were passed over.
+    """
+
+    analyzed_recalls: int
+    entries_with_hits: int
+    candidates: tuple[DriftCandidate, ...] = field(default=())
+    skipped_lines: int = 0

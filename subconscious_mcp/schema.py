@@ -1,0 +1,68 @@
+"""The schema of memory.db, as the steps that lead to it.
+
+A step is never edited after its release: a change is a new step behind it. `PRAGMA
+user_version` counts the steps that a file has seen.
+"""
+
+from __future__ import annotations
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    # 1: namespaces, entries, tags, vectors, recalls
+    (
+        """
+        CREATE TABLE namespaces (
+            key INTEGER PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE,
+            root TEXT UNIQUE,
+            created_at REAL NOT NULL,
+            last_hit_at REAL
+        )
+        """,
+        # AUTOINCREMENT: a key is never used twice, so a stale reference cannot meet another entry.
+        """
+        CREATE TABLE entries (
+            key INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            namespace INTEGER NOT NULL REFERENCES namespaces (key),
+            kind TEXT NOT NULL,
+            task TEXT NOT NULL,
+            answer TEXT NOT NULL,
+            created_at REAL NOT NULL,
+            expires_at REAL,
+            tags TEXT NOT NULL DEFAULT '[]',
+            source TEXT NOT NULL DEFAULT ''
+        )
+        """,
+        # Covers what a search needs, so that reading 100,000 vectors touches no texts.
+        "CREATE INDEX entries_set ON entries (namespace, kind, key, created_at, expires_at)",
+        "CREATE INDEX entries_expiry ON entries (expires_at) WHERE expires_at IS NOT NULL",
+        """
+        CREATE TABLE tags (
+            tag TEXT NOT NULL,
+            entry INTEGER NOT NULL REFERENCES entries (key) ON DELETE CASCADE,
+            PRIMARY KEY (tag, entry)
+        ) WITHOUT ROWID
+        """,
+        "CREATE INDEX tags_entry ON tags (entry)",
+        "CREATE TABLE fingerprints (key INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE)",
+        # Several models may have embedded one entry; their vectors are never compared.
+        """
+        CREATE TABLE vectors (
+            fingerprint INTEGER NOT NULL REFERENCES fingerprints (key),
+            entry INTEGER NOT NULL REFERENCES entries (key) ON DELETE CASCADE,
+            vector BLOB NOT NULL,
+            PRIMARY KEY (fingerprint, entry)
+        ) WITHOUT ROWID
+        """,
+        "CREATE INDEX vectors_entry ON vectors (entry)",
+        """
+        CREATE TABLE recalls (
+            key INTEGER PRIMARY KEY AUTOINCREMENT,
+            namespace INTEGER NOT NULL REFERENCES namespaces (key),
+            at REAL NOT NULL,
+            hit INTEGER NOT NULL
+        )
+        """,
+        "CREATE INDEX recalls_namespace ON recalls (namespace, key)",
+    ),
+)
