@@ -1,0 +1,544 @@
+"""The vector index: Chroma's persistent collections below one storage directory.
+
+The index only finds. What it holds comes from the database, and whatever happens to its
+files, `erase`, `open` and `add` make it again. So every failure of Chroma is one error,
+`IndexUnreadable`, and none is worth more care than that.
+
+Chroma is imported when the index is opened and not before: the import takes more than a second.
+
+Traps of Chroma that this module keeps from its callers:
+    - A call of Chroma holds Python's global lock until it returns. Adding 4,000 vectors in
+      one call stops every thread of the process for four seconds, so `add` takes small steps.
+    - Its settings are read from the environment and from a file `.env` in the current
+      directory, under names as common as MIGRATIONS. The project that an agent works in could
+      stop the import, or have traces sent to some address: see `_sealed`.
+    - A client that failed to start stays in a cache of the class, and the next client of
+      the same folder is given the same broken one.
+    - A damaged HNSW file can end the whole process (C++ reads what it is told to): their
+      headers and sizes are checked before Chroma sees them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import struct
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subconscious_mcp.errors import IndexUnreadable
+
+if TYPE_CHECKING:
+    from subconscious_mcp.embedding import MiniLMEmbeddingFunction
+
+EF_SEARCH = 200
+"""Candidates that a search keeps. Source: measured, see validation/."""
+
+_EF_CONSTRUCTION = 100
+_MAX_NEIGHBORS = 16
+
+_ADD_STEP = 64
+_PAGE = 20_000
+_FILES = "chroma.sqlite3*"
+_SEGMENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_HINT = "Run `subconscious-mcp doctor --repair`: it builds the index again from the database."
+
+_importing = threading.Lock()
+
+
+class ChromaIndex:
+    """The vector index in Chroma's persistent collections below one storage directory.
+
+    Only one process may have it open: Chroma loses vectors when several share a folder.
+    Safe to use from several threads, which take turns.
+
+    Args:
+        folder: The directory that holds `chroma.sqlite3` and a folder per collection. Other
+            files in it are never touched.
+        ef_search: Candidates that a search keeps; more finds more and takes longer. Acts on
+            collections made from now on; `compact` makes all anew.
+        embedding_function: Builds the Chroma embedding function under which collections are
+            registered, so that other Chroma programs can query them by text. It is never
+            called with a text here. None registers one that refuses texts.
+
+    Raises:
+        IndexUnreadable: By every method that touches files, whatever went wrong in Chroma.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        ef_search: int = EF_SEARCH,
+        embedding_function: Callable[[], object] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._ef_search = ef_search
+        self._make_function = embedding_function
+        self._lock = threading.RLock()
+        # Chroma's classes are used as Any: their types change between minor versions.
+        self._client: Any = None
+        self._function: Any = None
+        self._opened: dict[str, Any] = {}
+
+    def open(self) -> None:
+        """Opens the index, creating it when there is none, and reads what collections it has.
+
+        Raises:
+            IndexUnreadable: A file is damaged, locked or not allowed to be read.
+        """
+        with self._lock, _translated("opened"):
+            if self._client is not None:
+                return
+            _check_segments(self._folder)
+            chromadb = _import_chromadb()
+            function = self._make_function() if self._make_function else _vectors_only()
+            _register(type(function))
+            self._folder.mkdir(parents=True, exist_ok=True)
+            try:
+                self._client = chromadb.PersistentClient(path=str(self._folder), settings=_sealed())
+                self._function = function
+                self._collections()
+            except BaseException:
+                self._forget()
+                raise
+            self._restrict()
+
+    def close(self) -> None:
+        """Releases all files, so that the folder can be removed or opened elsewhere."""
+        with self._lock, _translated("closed"):
+            if self._client is not None:
+                self._restrict()
+            self._forget()
+
+    def erase(self) -> None:
+        """Removes Chroma's files and nothing else; `open` then starts with an empty index.
+
+        Raises:
+            IndexUnreadable: A file could not be removed.
+        """
+        with self._lock, _translated("erased"):
+            self._forget()
+            for path in [*self._folder.glob(_FILES), *_segments(self._folder)]:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+
+    def collections(self) -> dict[str, int]:
+        """Returns the number of vectors of each collection, by name."""
+        with self._lock, _translated("read"):
+            return {name: int(found.count()) for name, found in self._collections().items()}
+
+    def metadata(self, collection: str) -> dict[str, str]:
+        """Returns what `add` was given when it made the collection; empty when it is absent."""
+        with self._lock, _translated("read"):
+            found = self._find(collection)
+            return dict(found.metadata or {}) if found is not None else {}
+
+    def ids(self, collection: str) -> set[str]:
+        """Returns the ids of all vectors of a collection; empty when it is absent.
+
+        One page of 20,000 takes about 0.1 s, during which no other thread runs.
+        """
+        found: set[str] = set()
+        offset = 0
+        while True:
+            with self._lock, _translated("read"):
+                place = self._find(collection)
+                if place is None:
+                    return found
+                page = place.get(include=[], limit=_PAGE, offset=offset)["ids"]
+            found.update(page)
+            offset += len(page)
+            if len(page) < _PAGE:
+                return found
+
+    def add(
+        self,
+        collection: str,
+        ids: Sequence[str],
+        vectors: NDArray[np.float32],
+        metadata: Mapping[str, str],
+    ) -> None:
+        """Adds vectors; one whose id is known takes the place of the earlier one.
+
+        It goes by steps of 64 vectors, about 50 ms each, between which other threads run. An
+        error leaves the earlier steps done.
+
+        Args:
+            collection: Made when absent. 3 to 512 characters of [a-zA-Z0-9._-].
+            ids: (n,), not empty strings.
+            vectors: (n, d) float32, rows L2-normalised.
+            metadata: What to write on the collection when it is made; not read afterwards.
+
+        Raises:
+            IndexUnreadable: Also when the collection holds vectors of another dimension.
+        """
+        if len(ids) != len(vectors):
+            raise ValueError("as many vectors as ids are needed")
+        for start in range(0, len(ids), _ADD_STEP):
+            with self._lock, _translated("written"):
+                place = self._find(collection)
+                if place is None:
+                    place = self._create(collection, metadata)
+                # Chroma refuses an id that comes twice in one call. The last one counts.
+                chosen = {name: start + i for i, name in enumerate(ids[start : start + _ADD_STEP])}
+                rows = np.ascontiguousarray(vectors[list(chosen.values())], dtype=np.float32)
+                place.upsert(ids=list(chosen), embeddings=rows)
+            time.sleep(0)  # Lets a thread that waits for the lock have it.
+
+    def remove(self, collection: str, ids: Sequence[str]) -> None:
+        """Removes vectors from search; unknown ids are ignored. Their bytes go with `compact`."""
+        for start in range(0, len(ids), _ADD_STEP):
+            with self._lock, _translated("written"):
+                place = self._find(collection)
+                if place is None:
+                    return
+                place.delete(ids=list(ids[start : start + _ADD_STEP]))
+            time.sleep(0)
+
+    def drop(self, collection: str) -> None:
+        """Removes a whole collection, if there is one of that name."""
+        with self._lock, _translated("written"):
+            if self._find(collection) is not None:
+                self._opened.pop(collection, None)
+                self._client.delete_collection(collection)
+
+    def query(self, collection: str, vector: NDArray[np.float32], k: int) -> list[str]:
+        """Finds the ids of the vectors nearest to `vector`, nearest first.
+
+        Args:
+            collection: Its name; an absent one has no neighbours.
+            vector: (d,) float32.
+            k: How many at most.
+
+        Returns:
+            At most k ids. HNSW is approximate: one in a hundred true neighbours may lack.
+        """
+        with self._lock, _translated("searched"):
+            place = self._find(collection)
+            if place is None or k < 1:
+                return []
+            wanted = np.asarray(vector, dtype=np.float32)[np.newaxis]
+            return list(place.query(query_embeddings=wanted, n_results=k, include=[])["ids"][0])
+
+    def compact(self) -> None:
+        """Writes all collections anew, after which no file holds a removed vector.
+
+        Takes about a minute for 100,000 vectors. When it is interrupted the index lacks
+        vectors, which the repair on the next start adds again from the database.
+        """
+        with self._lock:
+            kept: list[tuple[str, list[str], NDArray[np.float32], dict[str, str]]] = []
+            for name in self.collections():
+                kept.append((name, *self._vectors(name), self.metadata(name)))
+            self.erase()
+            self.open()
+            for name, ids, vectors, metadata in kept:
+                self.add(name, ids, vectors, metadata)
+
+    def _vectors(self, collection: str) -> tuple[list[str], NDArray[np.float32]]:
+        ids: list[str] = []
+        pages: list[NDArray[np.float32]] = []
+        with _translated("read"):
+            while True:
+                page = self._find(collection).get(include=["embeddings"], limit=_PAGE, offset=len(ids))
+                ids += page["ids"]
+                if len(page["ids"]):
+                    pages.append(np.asarray(page["embeddings"], dtype=np.float32))
+                if len(page["ids"]) < _PAGE:
+                    return ids, np.concatenate(pages) if pages else np.empty((0, 0), dtype=np.float32)
+
+    def _collections(self) -> dict[str, Any]:
+        self._require_open()
+        names = [str(found.name) for found in self._client.list_collections()]
+        return {name: self._find(name) for name in names}
+
+    def _find(self, name: str) -> Any:
+        """Returns Chroma's object for a collection, None when there is no such collection."""
+        self._require_open()
+        if name not in self._opened:
+            from chromadb.errors import NotFoundError
+
+            try:
+                self._opened[name] = self._client.get_collection(name, embedding_function=self._function)
+            except NotFoundError:
+                return None
+        return self._opened[name]
+
+    def _create(self, name: str, metadata: Mapping[str, str]) -> Any:
+        self._opened[name] = self._client.get_or_create_collection(
+            name,
+            # Chroma refuses an empty mapping.
+            metadata=dict(metadata) or None,
+            embedding_function=self._function,
+            configuration={
+                "hnsw": {
+                    "space": "cosine",
+                    "ef_construction": _EF_CONSTRUCTION,
+                    "max_neighbors": _MAX_NEIGHBORS,
+                    "ef_search": self._ef_search,
+                }
+            },
+        )
+        return self._opened[name]
+
+    def _require_open(self) -> None:
+        if self._client is None:
+            raise IndexUnreadable("The vector index is not open.", _HINT)
+
+    def _forget(self) -> None:
+        """Stops Chroma for this folder, also when it never started well."""
+        client, self._client = self._client, None
+        self._opened.clear()
+        self._function = None
+        if client is not None:
+            with contextlib.suppress(Exception):
+                client.close()
+        shared = _shared_systems()
+        if shared is not None:
+            system = shared._identifier_to_system.pop(str(self._folder), None)
+            shared._identifier_to_refcount.pop(str(self._folder), None)
+            if system is not None:
+                with contextlib.suppress(Exception):
+                    system.stop()
+
+    def _restrict(self) -> None:
+        """Lets only the owner read the files; Chroma makes them as the umask says."""
+        if os.name != "posix":
+            return
+        with contextlib.suppress(OSError):
+            for path in self._folder.glob(_FILES):
+                path.chmod(0o600)
+            for path in _segments(self._folder):
+                path.chmod(0o700)
+
+
+def registered_embedding_function() -> type[MiniLMEmbeddingFunction]:
+    """Returns the public embedding function after telling Chroma of it.
+
+    From then on any Chroma client of this process opens the index's collections by themselves.
+    """
+    from subconscious_mcp.embedding import MiniLMEmbeddingFunction
+
+    _register(MiniLMEmbeddingFunction)
+    return MiniLMEmbeddingFunction
+
+
+def _register(function: type) -> None:
+    from chromadb.utils import embedding_functions
+
+    # Chroma's own types do not know that it is called in other ways than as a decorator.
+    cast(Any, embedding_functions).register_embedding_function(function)
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Turns whatever Chroma raises into `IndexUnreadable`.
+
+    A panic of its Rust code comes as pyo3_runtime.PanicException, which is no Exception.
+    """
+    try:
+        yield
+    except (IndexUnreadable, KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:
+        reason = " ".join(str(error).split())[:200]
+        raise IndexUnreadable(
+            f"The vector index could not be {what} ({type(error).__name__}: {reason}).", _HINT
+        ) from error
+
+
+def _import_chromadb() -> Any:
+    """Imports chromadb deaf to the environment and to `.env` in the current directory.
+
+    It builds default settings while it is imported, so that a project's `.env` with a word like
+    MIGRATIONS, or one that is not UTF-8, would stop the import.
+    """
+    with _importing:
+        from pydantic_settings import BaseSettings
+
+        plain_init = BaseSettings.__init__
+        plain_sources = BaseSettings.__dict__["settings_customise_sources"]
+
+        def is_chroma(settings: type) -> bool:
+            return settings.__module__.partition(".")[0] == "chromadb"
+
+        def deaf_init(self: Any, *args: Any, **values: Any) -> None:
+            if is_chroma(type(self)):
+                values.setdefault("_env_file", None)
+            plain_init(self, *args, **values)
+
+        # pydantic tells its own __init__ from a user's by this mark, and calls the latter slower.
+        deaf_init.__dict__.update(plain_init.__dict__)
+
+        def deaf_sources(cls: Any, /, settings_cls: Any, init_settings: Any, **others: Any) -> Any:
+            if is_chroma(settings_cls):
+                return (init_settings,)
+            return plain_sources.__get__(None, cls)(settings_cls, init_settings, **others)
+
+        patched = cast(Any, BaseSettings)
+        patched.__init__ = deaf_init
+        patched.settings_customise_sources = classmethod(cast(Any, deaf_sources))
+        try:
+            import chromadb
+        finally:
+            patched.__init__ = plain_init
+            patched.settings_customise_sources = plain_sources
+        return chromadb
+
+
+def _sealed() -> Any:
+    """Returns settings for Chroma that nothing outside this module can change.
+
+    No telemetry: Chroma 1.5.9 sends none whatever the setting, earlier ones did; and without an
+    address its OpenTelemetry tracing does nothing.
+    """
+    from chromadb.config import Settings
+
+    class Sealed(Settings):
+        @classmethod
+        def settings_customise_sources(cls, *args: Any, **sources: Any) -> Any:
+            return (sources["init_settings"] if "init_settings" in sources else args[1],)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return cast(Any, Sealed)(_env_file=None, anonymized_telemetry=False)
+
+
+def _shared_systems() -> Any:
+    """Returns the class in which Chroma keeps its running systems by path, None before the import.
+
+    `clear_system_cache` is public, but also forgets the clients of other folders.
+    """
+    import sys
+
+    module = sys.modules.get("chromadb.api.shared_system_client")
+    return getattr(module, "SharedSystemClient", None)
+
+
+def _vectors_only() -> Any:
+    """Returns the embedding function of collections that are searched by vectors alone.
+
+    Without any, Chroma registers its default, which downloads a model at the first text.
+    """
+    from chromadb.api.types import EmbeddingFunction
+
+    class VectorsOnly(EmbeddingFunction[Any]):
+        def __init__(self) -> None:
+            pass
+
+        def __call__(self, input: Any) -> Any:
+            raise ValueError("this collection is searched by vectors, not by texts")
+
+        @staticmethod
+        def name() -> str:
+            return "subconscious_vectors_only"
+
+        @staticmethod
+        def build_from_config(config: dict[str, Any]) -> Any:
+            return VectorsOnly()
+
+        def get_config(self) -> dict[str, Any]:
+            return {}
+
+        def default_space(self) -> Any:
+            return "cosine"
+
+        def supported_spaces(self) -> Any:
+            return ["cosine"]
+
+    return VectorsOnly()
+
+
+def _segments(folder: Path) -> list[Path]:
+    """Returns the folders that Chroma made for its collections."""
+    if not folder.is_dir():
+        return []
+    return [path for path in folder.iterdir() if _SEGMENT.fullmatch(path.name)]
+
+
+def _check_segments(folder: Path) -> None:
+    """Checks that HNSW's files agree with one another, because Chroma would not.
+
+    The layout is that of hnswlib's persistent form, version 1; one of another version is left
+    to Chroma.
+
+    Raises:
+        IndexUnreadable: A file is missing, cut, or points outside of another.
+    """
+    for segment in _segments(folder):
+        try:
+            sound = _is_sound(segment)
+        except (OSError, ValueError, struct.error):
+            sound = False
+        if not sound:
+            raise IndexUnreadable("A file of the vector index is damaged.", _HINT)
+
+
+def _is_sound(segment: Path) -> bool:
+    files = {name: segment / f"{name}.bin" for name in ("header", "data_level0", "length", "link_lists")}
+    present = [path for path in files.values() if path.exists()]
+    if not present:
+        return True  # Chroma makes the folder before its files.
+    if len(present) < len(files):
+        return False
+    header = files["header"].read_bytes()
+    (version,) = struct.unpack_from("<i", header)
+    if version != 1:
+        return bool(version > 1)
+    _, limit, count, row_size, _, vector_at, top, entry = struct.unpack_from("<6QiI", header, 4)
+    max_links = (vector_at - 4) // 4
+    if not (count <= limit and 4 <= vector_at < row_size):
+        return False
+    if count == 0:
+        return True
+    if entry >= count or top < 0:
+        return False
+    if files["data_level0"].stat().st_size < count * row_size:
+        return False
+    rows = np.memmap(files["data_level0"], dtype=np.uint8, mode="r", shape=(count, row_size))
+    links = np.ascontiguousarray(rows[:, :vector_at]).view("<u4")
+    # The count shares its four bytes with the mark of a removed vector.
+    counts = links[:, 0] & 0xFFFF
+    used = np.arange(max_links) < counts[:, np.newaxis]
+    if bool((counts > max_links).any()) or bool((links[:, 1:][used] >= count).any()):
+        return False
+    # A page that a power cut left as zeros: its vectors would never be found.
+    if not rows[:, vector_at:-8].any(axis=1).all():
+        return False
+    if files["length"].stat().st_size < count * 4:
+        return False
+    upper = np.fromfile(files["link_lists"], dtype="<u4").tolist()
+    return _are_sound_upper_links(upper, count, max_links // 2)
+
+
+def _are_sound_upper_links(words: list[int], count: int, max_links: int) -> bool:
+    """Checks the links above the lowest level: for each vector a size in bytes, then its levels.
+
+    A level is a number of links and room for `max_links` of them.
+    """
+    level_words = 1 + max_links
+    place = 0
+    for _ in range(count):
+        if place >= len(words):
+            return False
+        end = place + 1 + words[place] // 4
+        if words[place] % (4 * level_words) or end > len(words):
+            return False
+        for level in range(place + 1, end, level_words):
+            used = words[level]
+            if used > max_links or any(link >= count for link in words[level + 1 : level + 1 + used]):
+                return False
+        place = end
+    return True
