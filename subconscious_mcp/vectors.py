@@ -47,6 +47,7 @@ _EF_CONSTRUCTION = 100
 _MAX_NEIGHBORS = 16
 
 _ADD_STEP = 64
+_READ_STEP = 512
 _PAGE = 20_000
 _FILES = "chroma.sqlite3*"
 _SEGMENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -107,7 +108,10 @@ class ChromaIndex:
             try:
                 self._client = chromadb.PersistentClient(path=str(self._folder), settings=_sealed())
                 self._function = function
-                self._collections()
+                for place in self._collections().values():
+                    # The oldest vector is the one that only the HNSW files hold: without them
+                    # Chroma counts it, and does not find it.
+                    place.get(limit=1, include=["embeddings"])
             except BaseException:
                 self._forget()
                 raise
@@ -163,6 +167,34 @@ class ChromaIndex:
             if len(page) < _PAGE:
                 return found
 
+    def missing(self, collection: str) -> set[str]:
+        """Returns the ids that Chroma counts but does not find.
+
+        A process that was killed can leave such ones. `add` mends them. Reads every vector,
+        about a second for 10,000.
+        """
+        found: set[str] = set()
+        left = [sorted(self.ids(collection))]
+        while left:
+            part = left.pop()
+            for start in range(0, len(part), _READ_STEP):
+                step = part[start : start + _READ_STEP]
+                with self._lock:
+                    if self._can_read(collection, step):
+                        continue
+                if len(step) == 1:
+                    found.update(step)
+                else:
+                    left += [step[: len(step) // 2], step[len(step) // 2 :]]
+        return found
+
+    def _can_read(self, collection: str, ids: list[str]) -> bool:
+        try:
+            with _translated("read"):
+                return len(self._find(collection).get(ids=ids, include=["embeddings"])["ids"]) == len(ids)
+        except IndexUnreadable:
+            return False
+
     def add(
         self,
         collection: str,
@@ -193,7 +225,7 @@ class ChromaIndex:
                     place = self._create(collection, metadata)
                 # Chroma refuses an id that comes twice in one call. The last one counts.
                 chosen = {name: start + i for i, name in enumerate(ids[start : start + _ADD_STEP])}
-                rows = np.ascontiguousarray(vectors[list(chosen.values())], dtype=np.float32)
+                rows = _with_direction(vectors[list(chosen.values())])
                 place.upsert(ids=list(chosen), embeddings=rows)
             time.sleep(0)  # Lets a thread that waits for the lock have it.
 
@@ -332,7 +364,7 @@ def registered_embedding_function() -> type[MiniLMEmbeddingFunction]:
     from subconscious_mcp.embedding import MiniLMEmbeddingFunction
 
     _register(MiniLMEmbeddingFunction)
-    return MiniLMEmbeddingFunction
+    return cast("type[MiniLMEmbeddingFunction]", MiniLMEmbeddingFunction)
 
 
 def _register(function: type) -> None:
@@ -461,6 +493,18 @@ def _vectors_only() -> Any:
     return VectorsOnly()
 
 
+def _with_direction(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Puts an axis in the place of a vector without direction (zeros, or not finite).
+
+    Such a one is damage from elsewhere. Left as it is, the index would look damaged, be built
+    again from the same vector, and look damaged again.
+    """
+    rows = np.array(vectors, dtype=np.float32)
+    bad = ~(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
+    rows[bad] = np.eye(1, rows.shape[1], dtype=np.float32)
+    return rows
+
+
 def _segments(folder: Path) -> list[Path]:
     """Returns the folders that Chroma made for its collections."""
     if not folder.is_dir():
@@ -497,48 +541,60 @@ def _is_sound(segment: Path) -> bool:
     (version,) = struct.unpack_from("<i", header)
     if version != 1:
         return bool(version > 1)
-    _, limit, count, row_size, _, vector_at, top, entry = struct.unpack_from("<6QiI", header, 4)
-    max_links = (vector_at - 4) // 4
-    if not (count <= limit and 4 <= vector_at < row_size):
+    start, limit, count, row_size, label_at, vector_at, top, entry, links_above, links_below, links = (
+        struct.unpack_from("<6QiI3Q", header, 4)
+    )
+    # A row is the number of links, room for them, the vector in float32, and a label of 8 bytes.
+    row_is_sound = (
+        vector_at == 4 + 4 * links_below and vector_at < label_at and row_size == label_at + 8 and start == 0
+    )
+    if not (row_is_sound and count <= limit and links == links_above and links_below == 2 * links):
         return False
     if count == 0:
         return True
-    if entry >= count or top < 0:
+    if not (segment / "index_metadata.pickle").exists() or entry >= count or top < 0:
         return False
     if files["data_level0"].stat().st_size < count * row_size:
         return False
     rows = np.memmap(files["data_level0"], dtype=np.uint8, mode="r", shape=(count, row_size))
-    links = np.ascontiguousarray(rows[:, :vector_at]).view("<u4")
-    # The count shares its four bytes with the mark of a removed vector.
-    counts = links[:, 0] & 0xFFFF
-    used = np.arange(max_links) < counts[:, np.newaxis]
-    if bool((counts > max_links).any()) or bool((links[:, 1:][used] >= count).any()):
+    words = np.ascontiguousarray(rows[:, :vector_at]).view("<u4")
+    # The number shares its four bytes with the mark of a removed vector.
+    numbers = words[:, 0] & 0xFFFF
+    used = np.arange(links_below) < numbers[:, np.newaxis]
+    if bool((numbers > links_below).any()) or bool((words[:, 1:][used] >= count).any()):
         return False
     # A page that a power cut left as zeros: its vectors would never be found.
-    if not rows[:, vector_at:-8].any(axis=1).all():
+    if not rows[:, vector_at:label_at].any(axis=1).all():
         return False
-    if files["length"].stat().st_size < count * 4:
+    lengths = np.fromfile(files["length"], dtype="<f4")[:count]
+    if len(lengths) < count or not (np.isfinite(lengths) & (lengths > 0)).all():
         return False
     upper = np.fromfile(files["link_lists"], dtype="<u4").tolist()
-    return _are_sound_upper_links(upper, count, max_links // 2)
+    return _are_sound_upper_links(upper, count, links_above, entry, top)
 
 
-def _are_sound_upper_links(words: list[int], count: int, max_links: int) -> bool:
+def _are_sound_upper_links(words: list[int], count: int, max_links: int, entry: int, top: int) -> bool:
     """Checks the links above the lowest level: for each vector a size in bytes, then its levels.
 
-    A level is a number of links and room for `max_links` of them.
+    A level is a number of links and room for `max_links` of them. A link at some level must lead
+    to a vector that has that level: HNSW follows it without looking.
     """
     level_words = 1 + max_links
+    levels: list[int] = []
+    starts: list[int] = []
     place = 0
     for _ in range(count):
-        if place >= len(words):
+        if place >= len(words) or words[place] % (4 * level_words):
             return False
-        end = place + 1 + words[place] // 4
-        if words[place] % (4 * level_words) or end > len(words):
-            return False
-        for level in range(place + 1, end, level_words):
-            used = words[level]
-            if used > max_links or any(link >= count for link in words[level + 1 : level + 1 + used]):
+        levels.append(words[place] // (4 * level_words))
+        starts.append(place + 1)
+        place += 1 + levels[-1] * level_words
+    if place > len(words) or levels[entry] != top:
+        return False
+    for start, own in zip(starts, levels, strict=True):
+        for level in range(1, own + 1):
+            first = start + (level - 1) * level_words
+            linked = words[first + 1 : first + 1 + words[first]]
+            if words[first] > max_links or any(to >= count or levels[to] < level for to in linked):
                 return False
-        place = end
     return True
