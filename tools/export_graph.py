@@ -194,7 +194,9 @@ def _embeddings(writer: GraphWriter, shape: Shape) -> str:
     writer.node("Shape", ["input_ids"], "batch_sequence")
     words = writer.node("Gather", [writer.weight("embeddings.word_embeddings.weight"), "input_ids"], "words")
     positions = writer.node(
-        "Slice", [writer.weight("embeddings.position_embeddings.weight"), "zero", "sequence", "zero"], "positions"
+        "Slice",
+        [writer.weight("embeddings.position_embeddings.weight"), "zero", "sequence", "zero"],
+        "positions",
     )
     # One sentence at a time: every token has type 0, the first row of its table.
     kind = writer.weight("embeddings.token_type_embeddings.weight", rows=1)
