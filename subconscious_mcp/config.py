@@ -232,6 +232,21 @@ def default_models_dir() -> Path:
     return resolve().config.models_dir
 
 
+def project_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """Returns the folder whose project a session belongs to: what the client says, else the working one."""
+    env = os.environ if environ is None else environ
+    given = env.get("CLAUDE_PROJECT_DIR", "").strip()
+    return Path(given) if given else Path.cwd()
+
+
+def user_home() -> Path | None:
+    """Returns the user's home folder, or None where there is none."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
 def resolve(environ: Mapping[str, str] | None = None) -> Resolved:
     """Resolves every setting: environment over config.json over defaults.
 

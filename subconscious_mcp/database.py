@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subconscious_mcp.errors import StorageBusy, StorageDamaged, StorageError, StorageFull
+from subconscious_mcp.exact_search import as_stored
 from subconscious_mcp.namespaces import short_hash
 from subconscious_mcp.records import Entry, Kind, Namespace, NewEntry
 from subconscious_mcp.schema import MIGRATIONS
@@ -221,7 +222,7 @@ class Database:
         vectors: NDArray[np.float32],
     ) -> list[int]:
         """Stores all of `entries` with their vectors, (n, d) float32, or none of them."""
-        stored = vectors.astype(np.float16)
+        stored = as_stored(vectors)
         keys = []
         with self._transaction() as write:
             model = self._fingerprint_key(write, fingerprint)
@@ -345,9 +346,22 @@ class Database:
         )
 
     def vector_set(
-        self, namespace: int, kind: Kind, fingerprint: str, dimension: int, *, keys: NDArray[np.int64] | None = None
+        self,
+        namespace: int,
+        kind: Kind,
+        fingerprint: str,
+        dimension: int,
+        *,
+        keys: NDArray[np.int64] | None = None,
+        after: int = 0,
+        limit: int = -1,
     ) -> VectorSet:
-        """Returns the vectors of a set, or of those entries of it that `keys` names."""
+        """Returns the vectors of a set, or of those entries of it that `keys` names.
+
+        Args:
+            after: Only entries with a larger key, for reading a large set in pages.
+            limit: How many at most; -1 for all.
+        """
         model = self._known_fingerprint(fingerprint)
         rows: list[Any] = []
         if model is not None:
@@ -356,7 +370,9 @@ class Database:
                 " JOIN vectors v ON v.fingerprint = ? AND v.entry = e.key WHERE e.namespace = ? AND e.kind = ?"
             )
             if keys is None:
-                rows = self._read(sql + " ORDER BY e.key", (model, namespace, kind))
+                rows = self._read(
+                    sql + " AND e.key > ? ORDER BY e.key LIMIT ?", (model, namespace, kind, after, limit)
+                )
             else:
                 for some in _portions(keys.tolist()):
                     rows += self._read(f"{sql} AND e.key IN ({_marks(some)})", (model, namespace, kind, *some))
@@ -382,11 +398,6 @@ class Database:
             (model,),
         )
         return [(Namespace(key, name, root), kind, count) for key, name, root, kind, count in rows]
-
-    def set_size(self, namespace: int, kind: Kind) -> int:
-        """Returns how many entries of a kind a namespace has, expired ones included."""
-        rows = self._read("SELECT count(*) FROM entries WHERE namespace = ? AND kind = ?", (namespace, kind))
-        return int(rows[0][0])
 
     def ids(self, namespace: int, kind: Kind, fingerprint: str) -> dict[str, int]:
         """Returns id to key of every entry of a set that this embedder has embedded."""
@@ -433,7 +444,7 @@ class Database:
         Returns:
             Key, namespace key and kind of those entries.
         """
-        stored = vectors.astype(np.float16)
+        stored = as_stored(vectors)
         done: list[tuple[int, int, Kind]] = []
         with self._transaction() as write:
             model = self._fingerprint_key(write, fingerprint)
@@ -446,6 +457,14 @@ class Database:
                     )
                     done.append(row)
         return done
+
+    def count_damaged_vectors(self, fingerprint: str, dimension: int) -> int:
+        """Returns how many vectors are of another length than the model's."""
+        model = self._known_fingerprint(fingerprint) or -1
+        rows = self._read(
+            "SELECT count(*) FROM vectors WHERE fingerprint = ? AND length(vector) != ?", (model, dimension * 2)
+        )
+        return int(rows[0][0])
 
     def drop_damaged_vectors(self, fingerprint: str, dimension: int) -> int:
         """Removes vectors of another length than the model's; their texts are embedded again.
@@ -516,8 +535,8 @@ def salvage(damaged: Path, fresh: Database) -> tuple[int, int]:
                 continue
             name, root = names.get(row[9], (f"salvaged-{row[9]}", None))
             entry = _entry(row)
+            namespace = fresh.namespace(name, root)
             with fresh._transaction() as write:
-                namespace = fresh.namespace(name, root)
                 cursor = write.execute(
                     "INSERT OR IGNORE INTO entries"
                     " (id, namespace, kind, task, answer, created_at, expires_at, tags, source)"

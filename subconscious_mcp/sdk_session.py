@@ -1,0 +1,168 @@
+"""Serves a wire through the MCP SDK, which speaks every protocol version of both eras.
+
+Importing this module imports the SDK, which takes more than a second: see `early_session`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from subconscious_mcp import __version__
+from subconscious_mcp.early_session import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    Handover,
+    call_result,
+    error_reply,
+)
+from subconscious_mcp.session import INSTRUCTIONS, SERVER_NAME, Session
+from subconscious_mcp.wire import End, Event, Oversized, Wire
+
+log = logging.getLogger(__name__)
+
+CALL_THREADS = 8
+DRAIN_SECONDS = 30.0
+"""How long calls under way may take to answer after the client closed its end."""
+STOP_SECONDS = 1.5
+"""The same after a signal: clients send SIGKILL two seconds behind SIGTERM."""
+
+
+def build_server(session: Session) -> Server[Any]:
+    """Returns the SDK's server over a session's tools."""
+    limiter = anyio.CapacityLimiter(CALL_THREADS)
+    tools = [types.Tool.model_validate(description) for description in session.descriptions()]
+
+    async def list_tools(
+        context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools)
+
+    async def call_tool(
+        context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        # In a thread, so that embedding a long text does not hold up a ping. A cancelled call
+        # goes on there: a write must not stop halfway.
+        result = await anyio.to_thread.run_sync(
+            call_result, session, params.name, params.arguments, limiter=limiter, abandon_on_cancel=True
+        )
+        return types.CallToolResult.model_validate(result)
+
+    return Server(
+        SERVER_NAME,
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def serve(wire: Wire, session: Session, handover: Handover) -> None:
+    """Serves the wire from a handover to its end."""
+    anyio.run(_serve, wire, session, handover)
+
+
+async def _serve(wire: Wire, session: Session, handover: Handover) -> None:
+    server = build_server(session)
+    to_server, from_wire = anyio.create_memory_object_stream[SessionMessage | Exception](16)
+    to_wire, from_server = anyio.create_memory_object_stream[SessionMessage](16)
+    feed = _Feed(wire, handover, to_server)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_write, wire, from_server, handover.answered, bool(handover.replay))
+        group.start_soon(feed.run)
+        await server.run(from_wire, to_wire, server.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+async def _write(wire: Wire, messages: Any, answered: Any, drop_one: bool) -> None:
+    async with messages:
+        async for item in messages:
+            message = item.message.model_dump(by_alias=True, exclude_unset=True, mode="json")
+            if drop_one and "method" not in message and message.get("id") == answered:
+                # The early session has answered the handshake already.
+                drop_one = False
+                continue
+            wire.send(message)
+
+
+class _Feed:
+    """Hands the wire's lines to the SDK, and its end when every call is answered."""
+
+    def __init__(self, wire: Wire, handover: Handover, to_server: Any) -> None:
+        self._wire = wire
+        self._handover = handover
+        self._to_server = to_server
+        self._lines: list[Event] = [*handover.replay]
+        if handover.waiting is not None:
+            self._lines.append(handover.waiting)
+
+    async def run(self) -> None:
+        # A thread of our own and not one of anyio's: it waits on the wire for ever, and must not
+        # keep the process from ending.
+        send, receive = anyio.create_memory_object_stream[SessionMessage](16)
+        token = anyio.lowlevel.current_token()
+        done = anyio.Event()
+
+        def pump() -> None:
+            try:
+                self._pump(lambda message: anyio.from_thread.run(send.send, message, token=token))
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.RunFinishedError, RuntimeError):
+                # The server ended first.
+                return
+            anyio.from_thread.run_sync(send.close, token=token)
+            anyio.from_thread.run_sync(done.set, token=token)
+
+        threading.Thread(target=pump, name="subconscious-feed", daemon=True).start()
+        async with self._to_server, receive:
+            async for message in receive:
+                await self._to_server.send(message)
+            await done.wait()
+
+    def _pump(self, send: Any) -> None:
+        replayed = len(self._handover.replay)
+        while True:
+            event = self._lines.pop(0) if self._lines else self._wire.next_event()
+            if isinstance(event, End):
+                self._wire.wait_until_answered(DRAIN_SECONDS if event is End.CLOSED else STOP_SECONDS)
+                return
+            message = _parsed(self._wire, event)
+            if message is None:
+                continue
+            if replayed > 0:
+                replayed -= 1
+            elif isinstance(message, types.JSONRPCRequest):
+                self._wire.expect_reply(message.id)
+            send(SessionMessage(message))
+
+
+def _parsed(wire: Wire, event: bytes | Oversized) -> types.JSONRPCMessage | None:
+    """Reads one line; what is no message is answered here, because the SDK drops it in silence."""
+    if isinstance(event, Oversized):
+        wire.send(error_reply(None, INVALID_REQUEST, "The message is too long."))
+        return None
+    if not event.strip():
+        return None
+    try:
+        raw = json.loads(event)
+    except (ValueError, RecursionError):
+        wire.send(error_reply(None, PARSE_ERROR, "Parse error"))
+        return None
+    try:
+        return types.jsonrpc_message_adapter.validate_python(raw, by_name=False)
+    except ValidationError:
+        request_id = raw.get("id") if isinstance(raw, dict) else None
+        known = request_id if isinstance(request_id, (str, int)) and not isinstance(request_id, bool) else None
+        wire.send(error_reply(known, INVALID_REQUEST, "Invalid request"))
+        return None

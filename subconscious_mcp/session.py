@@ -1,0 +1,92 @@
+"""One client's session: its settings, its namespace, its tools. Knows nothing of the wire."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from subconscious_mcp.config import Config
+from subconscious_mcp.errors import InvalidArgument, SubconsciousError
+from subconscious_mcp.memory import Memory, Scope
+from subconscious_mcp.namespaces import Derived
+from subconscious_mcp.render import Payload
+from subconscious_mcp.toolsets.cache import cache_tools
+from subconscious_mcp.toolsets.tool import Tool
+
+log = logging.getLogger(__name__)
+
+SERVER_NAME = "subconscious-mcp"
+INSTRUCTIONS = (
+    "Long-term memory of tasks and their answers. Before starting non-trivial work call recall with the task;"
+    " on a miss, do the work and call remember with the task and what was found. A miss reports the nearest"
+    " similarity; echo lists what is near without answers."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a tool call came to: a payload, or an error in one line."""
+
+    payload: Payload | None
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The compact text that the model reads."""
+        if self.payload is None:
+            return self.error or "Error."
+        return json.dumps(self.payload, ensure_ascii=False, separators=(",", ":"))
+
+
+class Session:
+    """Carries out the tool calls of one client. Safe to call from several threads.
+
+    Args:
+        config: The session's settings.
+        derived: Its namespace before registration.
+        memory: Returns the open memory, or raises why it cannot be opened.
+    """
+
+    def __init__(self, config: Config, derived: Derived, memory: Callable[[], Memory]) -> None:
+        self._config = config
+        self._derived = derived
+        self._memory = memory
+        self._scope: Scope | None = None
+        self._lock = threading.Lock()
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in cache_tools(config)}
+
+    def descriptions(self) -> list[dict[str, Any]]:
+        """Returns the tools as `tools/list` shows them."""
+        return [tool.description() for tool in self.tools.values()]
+
+    def call(self, name: str, arguments: Any) -> Reply:
+        """Carries out one tool call; never raises, because a client waits for the reply."""
+        try:
+            tool = self.tools.get(name)
+            if tool is None:
+                raise InvalidArgument(f"There is no tool {name[:60]!r}.", f"There are {', '.join(self.tools)}.")
+            values = tool.parse(arguments)
+            memory = self._memory()
+            return Reply(tool.run(memory, self._scope_on(memory), values))
+        except SubconsciousError as error:
+            if not isinstance(error, InvalidArgument):
+                log.error("%s failed: %s", name[:60], error)
+            return Reply(None, str(error))
+        except Exception as error:
+            # A fault of ours. The log gets the trace, the client no more than its kind.
+            log.exception("%s failed", name[:60])
+            return Reply(
+                None, f"An internal error ({type(error).__name__}) ended the call; see logs/server.log."
+            )
+
+    def _scope_on(self, memory: Memory) -> Scope:
+        with self._lock:
+            if self._scope is None:
+                root = None if self._derived.root is None else str(self._derived.root)
+                self._scope = memory.scope(self._config, self._derived.name, root)
+                log.info("Namespace %r (%s).", self._scope.namespace.name, self._derived.reason)
+            return self._scope

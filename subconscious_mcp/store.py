@@ -1,0 +1,82 @@
+"""What `memory` needs of the place where entries live, whichever place that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subconscious_mcp.records import Entry, Kind, Namespace, Near, NewEntry
+
+
+class Store(Protocol):
+    """A place for entries and their vectors. Every method is safe to call from any thread.
+
+    A write has reached the disk when its method returns, and every later read sees it.
+    Vectors of different fingerprints are never compared.
+    """
+
+    def namespace(self, name: str, root: str | None) -> Namespace:
+        """Returns the namespace of a project, registering it at first sight."""
+
+    def add(self, namespace: Namespace, entry: NewEntry, fingerprint: str, vector: NDArray[np.float32]) -> None:
+        """Stores an entry with its vector, (d,)."""
+
+    def nearest(
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        fingerprint: str,
+        vector: NDArray[np.float32],
+        k: int,
+        *,
+        now: float,
+        tags: Sequence[str] = (),
+    ) -> list[Near]:
+        """Returns the k nearest live entries of these kinds, best first; equal ones newest first.
+
+        With `tags` only entries that bear at least one of them; the others take no place.
+        """
+
+    def entry(self, namespace: Namespace, entry_id: str) -> Entry | None:
+        """Returns an entry of the namespace, or None."""
+
+    def forget(self, namespace: Namespace, entry_id: str) -> Entry | None:
+        """Deletes an entry and every byte of its texts; returns what it was, or None."""
+
+    def purge_expired(self, now: float) -> int:
+        """Deletes entries whose time is over; returns how many."""
+
+    def count(self, namespace: Namespace, kinds: Sequence[Kind], now: float) -> int:
+        """Returns how many live entries of these kinds there are."""
+
+    def tasks_by_id(self, namespace: Namespace, ids: Sequence[str]) -> dict[str, str]:
+        """Returns the task texts of the entries that are still there."""
+
+    def record_recalls(self, outcomes: Sequence[tuple[int, float, bool]]) -> None:
+        """Notes recalls as (namespace key, seconds since the epoch, hit)."""
+
+    def recall_outcomes(self, namespace: Namespace) -> tuple[float | None, list[bool]]:
+        """Returns when the last hit was, and the outcomes of the last 100 recalls."""
+
+    def count_unembedded(self, fingerprint: str, namespace: Namespace | None = None) -> int:
+        """Returns how many entries this embedder has not embedded."""
+
+    def embed_missing(
+        self,
+        fingerprint: str,
+        embed: Callable[[Sequence[str]], NDArray[np.float32]],
+        progress: Callable[[int, int], None] | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Embeds every entry that this embedder has not embedded; returns how many it did.
+
+        Args:
+            progress: Called with how many are done and how many there were.
+            stop: Asked between batches; true ends early, and nothing done is lost.
+        """
+
+    def close(self) -> None:
+        """Gives the storage directory free."""

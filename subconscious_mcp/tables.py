@@ -1,0 +1,123 @@
+"""From results to tables and lines for people. Texts of users are never read as markup."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from subconscious_mcp.records import DriftReport, Echoes, Recall, Remembered, Stats
+
+
+def print_recall(console: Console, found: Recall) -> None:
+    """Prints a recall: the answer on a hit, on a miss how near the nearest entry was."""
+    if found.hit and found.best is not None:
+        entry = found.best.entry
+        console.print(Text.assemble(("hit", "bold green"), f"  similarity {found.similarity:.4f}  {when(entry.created_at)}"))
+        console.print(Text.assemble(("task    ", "dim"), one_line(entry.task)))
+        if entry.tags:
+            console.print(Text.assemble(("tags    ", "dim"), ", ".join(entry.tags)))
+        console.print(Text.assemble(("entry   ", "dim"), entry.id))
+        console.print(Text(entry.answer))
+        return
+    console.print(
+        Text.assemble(
+            ("miss", "bold yellow"),
+            f"  nearest similarity {found.similarity:.4f}, needed {found.threshold:.2f}"
+            if found.best
+            else "  nothing is remembered here yet",
+        )
+    )
+
+
+def print_remembered(console: Console, done: Remembered) -> None:
+    """Prints what a remember did, and what it warns of."""
+    if done.stored:
+        console.print(Text.assemble(("stored", "bold green"), f"  {done.entry_id}"))
+    else:
+        console.print(Text.assemble(("not stored", "bold yellow"), "  a similar task is there already"))
+    if done.warning is not None and done.nearest is not None:
+        entry = done.nearest.entry
+        console.print(
+            Text.assemble(
+                (f"{done.warning.replace('_', ' ')}  ", "yellow"),
+                f"similarity {done.nearest.similarity:.4f}  {entry.id}  {one_line(entry.task)}",
+            )
+        )
+
+
+def print_echoes(console: Console, echoes: Echoes) -> None:
+    """Prints the nearest entries as a table."""
+    table = plain_table("similarity", "kind", "stored", "task", "tags", "entry")
+    for near in echoes.near:
+        entry = near.entry
+        table.add_row(
+            f"{near.similarity:.4f}", entry.kind, when(entry.created_at), one_line(entry.task), ", ".join(entry.tags), entry.id
+        )
+    console.print(table)
+    console.print(f"{len(echoes.near)} of {echoes.count} entries")
+
+
+def print_drift(console: Console, found: DriftReport) -> None:
+    """Prints entries that answer too broad a family of queries."""
+    if found.candidates:
+        table = plain_table("spread", "from", "to", "hits", "phrasings", "task", "entry")
+        for c in found.candidates:
+            table.add_row(
+                f"{c.similarity_spread:.4f}",
+                f"{c.similarity_min:.4f}",
+                f"{c.similarity_max:.4f}",
+                str(c.hits),
+                str(c.distinct_queries),
+                one_line(c.task_text) if c.task_text is not None else "(no longer stored)",
+                c.entry_id,
+            )
+        console.print(table)
+    skipped = f", {found.skipped_lines} damaged lines skipped" if found.skipped_lines else ""
+    console.print(
+        f"{len(found.candidates)} candidates among {found.entries_with_hits} entries with hits,"
+        f" {found.analyzed_recalls} recalls{skipped}"
+    )
+
+
+def print_stats(console: Console, stats: Stats, namespace: str) -> None:
+    """Prints statistics."""
+    table = plain_table("", "")
+    table.add_row("namespace", namespace)
+    table.add_row("entries", str(stats.total_entries))
+    table.add_row("hit rate, last 100 recalls", f"{stats.hit_rate_last_100:.2f}")
+    table.add_row("last hit", when(stats.last_hit_at) if stats.last_hit_at else "never")
+    if stats.unembedded:
+        table.add_row("being embedded again", str(stats.unembedded))
+    console.print(table)
+
+
+def plain_table(*columns: str) -> Table:
+    """Returns a table without lines, whose cells are never read as markup."""
+    table = Table(box=None, pad_edge=False, show_header=any(columns), header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def print_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints rows of texts as a plain table."""
+    table = plain_table(*columns)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+def one_line(text: str, most: int = 120) -> Text:
+    """Returns a text's first words on one line, without control characters."""
+    line = " ".join(text[: most * 4].split())
+    line = "".join(c if c.isprintable() else "�" for c in line)
+    return Text(line if len(line) <= most else line[: most - 1] + "…")
+
+
+def when(seconds: float) -> str:
+    """Returns a time for people, in the local zone."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
