@@ -15,11 +15,14 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from subconscious_mcp import __version__
-from subconscious_mcp.session import INSTRUCTIONS, SERVER_NAME, Session
+from subconscious_mcp.identity import INSTRUCTIONS, SERVER_NAME, SERVER_VERSION
 from subconscious_mcp.wire import End, Event, Oversized, Wire
+
+if TYPE_CHECKING:
+    # The handshake does not wait for numpy: a session is made while it is under way.
+    from subconscious_mcp.session import Session
 
 # The versions with a handshake, oldest first. Source: the protocol's released revisions; a test
 # compares the replies given here with those of the SDK, version by version.
@@ -52,29 +55,29 @@ class EarlySession:
 
     Args:
         wire: The connection.
-        session: Carries out the calls.
+        session: Returns who carries out the calls; waits for it to be made.
         sdk_ready: Asked after each event; true ends the early session.
     """
 
-    def __init__(self, wire: Wire, session: Session, sdk_ready: Callable[[], bool]) -> None:
+    def __init__(self, wire: Wire, session: Callable[[], Session], sdk_ready: Callable[[], bool]) -> None:
         self._wire = wire
         self._session = session
         self._sdk_ready = sdk_ready
-        self._handover = Handover()
+        self.handover = Handover()
         self._version: str | None = None
         self._pool = ThreadPoolExecutor(EARLY_THREADS, thread_name_prefix="subconscious-early")
 
-    def serve(self) -> Handover:
-        """Serves until the end; returns what the SDK needs to go on.
+    def serve(self) -> None:
+        """Serves until the SDK has to go on from `handover`.
 
         Calls that are under way go on in their threads and answer by themselves.
         """
         while True:
             event = self._wire.next_event()
             if self._sdk_ready() or not self._answers(event):
-                self._handover.waiting = event
+                self.handover.waiting = event
                 self._pool.shutdown(wait=False)
-                return self._handover
+                return
 
     def _answers(self, event: Event) -> bool:
         if isinstance(event, End):
@@ -95,7 +98,7 @@ class EarlySession:
             return False
         if "id" not in message:
             if method == "notifications/initialized" and self._version is not None:
-                self._handover.replay.append(event)
+                self.handover.replay.append(event)
                 return True
             return False
         return self._answers_request(event, message["id"], method, params)
@@ -113,7 +116,8 @@ class EarlySession:
         if self._version not in PLAIN_VERSIONS:
             return False
         if method == "tools/list" and not params.get("cursor"):
-            self._reply(request_id, {"tools": self._session.descriptions()})
+            self._wire.expect_reply(request_id)
+            self._pool.submit(self._list, request_id)
             return True
         name = params.get("name")
         if method == "tools/call" and isinstance(name, str) and isinstance(params.get("arguments", {}), dict):
@@ -134,13 +138,16 @@ class EarlySession:
         if not sound:
             return False
         self._version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
-        self._handover.replay.append(line)
-        self._handover.answered = request_id
+        self.handover.replay.append(line)
+        self.handover.answered = request_id
         self._reply(request_id, initialize_result(self._version))
         return True
 
+    def _list(self, request_id: Any) -> None:
+        self._reply(request_id, {"tools": self._session().descriptions()})
+
     def _call(self, request_id: Any, name: str, arguments: Any) -> None:
-        self._reply(request_id, call_result(self._session, name, arguments))
+        self._reply(request_id, call_result(self._session(), name, arguments))
 
     def _reply(self, request_id: Any, result: dict[str, Any]) -> None:
         self._wire.send({"jsonrpc": "2.0", "id": request_id, "result": result})
@@ -148,7 +155,7 @@ class EarlySession:
 
 def initialize_result(version: str) -> dict[str, Any]:
     """Returns the result of the handshake at a protocol version."""
-    info: dict[str, Any] = {"name": SERVER_NAME, "version": __version__}
+    info: dict[str, Any] = {"name": SERVER_NAME, "version": SERVER_VERSION}
     return {
         "protocolVersion": version,
         "capabilities": {"tools": {"listChanged": False}},

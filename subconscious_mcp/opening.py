@@ -9,7 +9,7 @@ from typing import Any
 
 from subconscious_mcp.config import Config
 from subconscious_mcp.embedding import Embedder, OnnxEmbedder
-from subconscious_mcp.errors import Closing
+from subconscious_mcp.errors import Closing, SubconsciousError
 from subconscious_mcp.local_store import LocalStore
 from subconscious_mcp.memory import Memory
 from subconscious_mcp.model_files import Progress, ensure
@@ -103,6 +103,15 @@ class SharedMemory:
                 embedder.fingerprint, embedder.dimension, idle_seconds=self._idle_seconds
             )
         return memory
+
+    def warm(self) -> None:
+        """Opens the memory before the first call needs it; what prevents it is logged."""
+        try:
+            self.get()
+        except SubconsciousError as error:
+            log.error("%s", error)
+        except Exception:
+            log.exception("Opening the memory failed.")
 
     def close(self) -> None:
         """Finishes what is noted and gives the storage directory free."""

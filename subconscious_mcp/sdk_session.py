@@ -20,7 +20,6 @@ from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from subconscious_mcp import __version__
 from subconscious_mcp.early_session import (
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -28,16 +27,13 @@ from subconscious_mcp.early_session import (
     call_result,
     error_reply,
 )
-from subconscious_mcp.session import INSTRUCTIONS, SERVER_NAME, Session
-from subconscious_mcp.wire import End, Event, Oversized, Wire
+from subconscious_mcp.identity import INSTRUCTIONS, SERVER_NAME, SERVER_VERSION
+from subconscious_mcp.session import Session
+from subconscious_mcp.wire import DRAIN_SECONDS, STOP_SECONDS, End, Event, Oversized, Wire
 
 log = logging.getLogger(__name__)
 
 CALL_THREADS = 8
-DRAIN_SECONDS = 30.0
-"""How long calls under way may take to answer after the client closed its end."""
-STOP_SECONDS = 1.5
-"""The same after a signal: clients send SIGKILL two seconds behind SIGTERM."""
 
 
 def build_server(session: Session) -> Server[Any]:
@@ -62,7 +58,7 @@ def build_server(session: Session) -> Server[Any]:
 
     return Server(
         SERVER_NAME,
-        version=__version__,
+        version=SERVER_VERSION,
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,

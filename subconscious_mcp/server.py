@@ -1,53 +1,82 @@
-"""The MCP server over stdio, in one process."""
+"""The MCP server over stdio, in one process.
+
+What a client waits for comes first: the handshake is answered before anything large is
+imported, the first calls as soon as the model is loaded. The MCP SDK and Chroma are imported
+when the client is quiet, or when something comes that needs them.
+"""
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
-from pathlib import Path
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from subconscious_mcp.config import Config
-from subconscious_mcp.early_session import EarlySession, Handover
-from subconscious_mcp.errors import SubconsciousError
+from subconscious_mcp.early_session import EarlySession
 from subconscious_mcp.logs import log_to_file
 from subconscious_mcp.namespaces import Derived
-from subconscious_mcp.opening import SharedMemory
-from subconscious_mcp.session import Session
-from subconscious_mcp.wire import End, own_standard_streams
+from subconscious_mcp.wire import DRAIN_SECONDS, STOP_SECONDS, End, Wire, own_standard_streams
+
+if TYPE_CHECKING:
+    from subconscious_mcp.opening import SharedMemory
+    from subconscious_mcp.session import Session
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS = 2.0
-"""Quiet before Chroma is imported; see `LocalStore.start_indexing`."""
+SDK_IDLE_SECONDS = 1.0
+"""Quiet on the wire before the SDK is imported: the import takes more than a second of
+processor time, and a call that comes meanwhile takes twice as long."""
+CHROMA_IDLE_SECONDS = 3.0
+"""The same for Chroma, behind the SDK; see `LocalStore.start_indexing`."""
 
 
-class _SdkImport:
-    """Imports the SDK in a thread, once the model is loaded or the SDK is asked for."""
+class _Parts:
+    """What serving needs and what takes long to make, made in the background."""
 
-    def __init__(self) -> None:
-        self._wanted = threading.Event()
-        self._done = threading.Event()
-        threading.Thread(target=self._run, name="subconscious-sdk-import", daemon=True).start()
+    def __init__(self, config: Config, derived: Derived, wire: Wire) -> None:
+        self._config = config
+        self._derived = derived
+        self._wire = wire
+        self._made: Future[tuple[Session, SharedMemory]] = Future()
+        self._sdk_wanted = threading.Event()
+        self._sdk_there = threading.Event()
+        threading.Thread(target=self._run, name="subconscious-start", daemon=True).start()
 
     def _run(self) -> None:
-        self._wanted.wait()
+        from subconscious_mcp.opening import SharedMemory
+        from subconscious_mcp.session import Session
+
+        memory = SharedMemory(self._config, command="subconscious-mcp server", idle_seconds=CHROMA_IDLE_SECONDS)
+        self._made.set_result((Session(self._config, self._derived, memory.get), memory))
+        memory.warm()
+        while not self._sdk_wanted.wait(0.1):
+            if time.monotonic() - self._wire.last_line >= SDK_IDLE_SECONDS:
+                break
         import subconscious_mcp.sdk_session  # noqa: F401
 
-        # What is imported stays: the collector need not look at it again.
-        gc.freeze()
-        self._done.set()
+        self._sdk_there.set()
 
-    def want(self) -> None:
-        self._wanted.set()
+    def session(self) -> Session:
+        """Returns the session, waiting for the imports that it needs."""
+        return self._made.result()[0]
 
-    @property
-    def done(self) -> bool:
-        return self._done.is_set()
+    def sdk_is_there(self) -> bool:
+        return self._sdk_there.is_set()
+
+    def serve_with_sdk(self, early: EarlySession) -> None:
+        self._sdk_wanted.set()
+        from subconscious_mcp.sdk_session import serve as serve_sdk
+
+        serve_sdk(self._wire, self.session(), early.handover)
+
+    def close(self) -> None:
+        self._made.result()[1].close()
 
 
 def serve(config: Config, derived: Derived) -> int:
@@ -57,44 +86,33 @@ def serve(config: Config, derived: Derived) -> int:
         The exit code: 0, also after SIGTERM and SIGINT.
     """
     wire = own_standard_streams()
-    log_to_file(config.home / "logs" / "server.log", config.log_level)
-    memory = SharedMemory(config, command="subconscious-mcp server", idle_seconds=IDLE_SECONDS)
-    session = Session(config, derived, memory.get)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: wire.stop())
-    sdk = _SdkImport()
-    threading.Thread(target=_warm, args=(memory, sdk), name="subconscious-warm", daemon=True).start()
+    log_to_file(config.home / "logs" / "server.log", config.log_level)
+    parts = _Parts(config, derived, wire)
     wire.start()
-    handover = EarlySession(wire, session, lambda: sdk.done).serve()
-    _serve_rest(wire, session, sdk, handover)
-    memory.close()
+    early = EarlySession(wire, parts.session, parts.sdk_is_there)
+    early.serve()
+    end = early.handover.waiting
+    if isinstance(end, End):
+        # Over before the SDK was needed: it is not imported only to say goodbye.
+        wire.wait_until_answered(DRAIN_SECONDS if end is End.CLOSED else STOP_SECONDS)
+    else:
+        parts.serve_with_sdk(early)
+    parts.close()
+    _leave()
     return 0
 
 
-def _warm(memory: SharedMemory, sdk: _SdkImport) -> None:
-    """Loads the model before the first call needs it, and the SDK behind it: a first recall needs
-    only the model, and two imports at once would slow each other."""
-    try:
-        memory.get()
-    except SubconsciousError as error:
-        log.error("%s", error)
-    except Exception:
-        log.exception("Opening the memory failed.")
-    sdk.want()
+def _leave() -> None:
+    """Ends the process at once if a call is still under way that nobody waits for any more.
 
-
-def _serve_rest(wire: object, session: Session, sdk: _SdkImport, handover: Handover) -> None:
-    from subconscious_mcp.wire import Wire
-
-    assert isinstance(wire, Wire)
-    if isinstance(handover.waiting, End):
-        # Ended before the SDK was needed: do not import it only to say goodbye.
-        wire.wait_until_answered(30.0 if handover.waiting is End.CLOSED else 1.5)
-        return
-    sdk.want()
-    from subconscious_mcp.sdk_session import serve as serve_sdk
-
-    serve_sdk(wire, session, handover)
+    Everything acknowledged is on the disk, and the interpreter would wait for that call.
+    """
+    logging.shutdown()
+    others = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
+    if any(thread.is_alive() and "early" not in thread.name for thread in others):
+        os._exit(0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

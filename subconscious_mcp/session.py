@@ -19,14 +19,6 @@ from subconscious_mcp.toolsets.tool import Tool
 
 log = logging.getLogger(__name__)
 
-SERVER_NAME = "subconscious-mcp"
-INSTRUCTIONS = (
-    "Long-term memory of tasks and their answers. Before starting non-trivial work call recall with the task;"
-    " on a miss, do the work and call remember with the task and what was found. A miss reports the nearest"
-    " similarity; echo lists what is near without answers."
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What a tool call came to: a payload, or an error in one line."""

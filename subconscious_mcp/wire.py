@@ -11,11 +11,17 @@ import os
 import queue
 import sys
 import threading
+import time
 from enum import Enum
 from typing import Any
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is refused unread: it is no tool call, and it must not fill the memory."""
+
+DRAIN_SECONDS = 30.0
+"""How long calls under way may take to answer after the client closed its end."""
+STOP_SECONDS = 1.5
+"""The same after a signal: clients send SIGKILL two seconds behind SIGTERM."""
 
 
 class End(Enum):
@@ -50,6 +56,7 @@ class Wire:
         # The reader pauses when 256 lines wait: that is the back-pressure.
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._room = threading.Semaphore(256)
+        self.last_line = time.monotonic()
 
     def start(self) -> None:
         """Starts reading."""
@@ -60,6 +67,7 @@ class Wire:
             with os.fdopen(self._read_fd, "rb", closefd=False) as stream:
                 while raw := stream.readline(MAX_LINE_BYTES + 1):
                     self._room.acquire()
+                    self.last_line = time.monotonic()
                     if len(raw) > MAX_LINE_BYTES:
                         while not raw.endswith(b"\n") and (raw := stream.readline(MAX_LINE_BYTES)):
                             pass
