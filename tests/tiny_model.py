@@ -23,7 +23,9 @@ import tokenizers
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-WORDS = "deploy key rotate may cat sleep the a how do we when server down up ##s ##ing ##ed ! ? . 1 2 3".split()
+WORDS = (
+    "deploy key rotate may cat sleep the a how do we when server down up ##s ##ing ##ed ! ? . 1 2 3".split()
+)
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 VOCABULARY = list(dict.fromkeys(SPECIAL + WORDS + LETTERS + ["##" + letter for letter in LETTERS]))
@@ -87,7 +89,9 @@ def write_safetensors(path: Path, weights: dict[str, NDArray[np.float32]]) -> No
         position += value.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(value.tobytes() for value in weights.values()))
+    path.write_bytes(
+        struct.pack("<Q", len(text)) + text + b"".join(value.tobytes() for value in weights.values())
+    )
 
 
 def write_tokenizer(path: Path) -> None:
@@ -98,7 +102,8 @@ def write_tokenizer(path: Path) -> None:
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     tokenizer.add_special_tokens(SPECIAL)
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
+        single="[CLS] $A [SEP]",
+        special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
     )
     tokenizer.enable_truncation(8)
     tokenizer.enable_padding(length=8)
@@ -113,7 +118,11 @@ def _write_json(path: Path, value: Any) -> None:
 def _describe(folder: Path, pooling: str, max_tokens: int, dimension: int) -> None:
     kinds = ("Transformer", "Pooling", "Normalize")
     modules = [
-        {"idx": number, "path": "1_Pooling" if kind == "Pooling" else "", "type": f"sentence_transformers.models.{kind}"}
+        {
+            "idx": number,
+            "path": "1_Pooling" if kind == "Pooling" else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
         for number, kind in enumerate(kinds)
     ]
     _write_json(folder / "modules.json", modules)
@@ -153,7 +162,11 @@ def write_bert(folder: Path, pooling: str = "cls", seed: int = 0) -> dict[str, N
 
 
 def write_export(
-    folder: Path, pooling: str = "mean", dimension: int = 8, max_tokens: int = 12, output: str = "last_hidden_state"
+    folder: Path,
+    pooling: str = "mean",
+    dimension: int = 8,
+    max_tokens: int = 12,
+    output: str = "last_hidden_state",
 ) -> NDArray[np.float32]:
     """Writes a model whose graph only looks up token vectors, plus 0 * token_type_ids.
 
@@ -204,11 +217,15 @@ def reference(weights: dict[str, NDArray[np.float32]], ids: list[int], pooling: 
 
     value = exact["embeddings.word_embeddings.weight"][ids]
     value = value + exact["embeddings.position_embeddings.weight"][: len(ids)]
-    value = _normal(value + exact["embeddings.token_type_embeddings.weight"][0], weights, "embeddings.LayerNorm")
+    value = _normal(
+        value + exact["embeddings.token_type_embeddings.weight"][0], weights, "embeddings.LayerNorm"
+    )
     erf = np.vectorize(math.erf)
     for number in range(LAYERS):
         layer = f"encoder.layer.{number}"
-        query, key, content = (heads(linear(value, f"{layer}.attention.self.{role}")) for role in ("query", "key", "value"))
+        query, key, content = (
+            heads(linear(value, f"{layer}.attention.self.{role}")) for role in ("query", "key", "value")
+        )
         scores = np.exp(query @ key.transpose(0, 2, 1) / math.sqrt(HIDDEN // HEADS))
         context = (scores / scores.sum(-1, keepdims=True)) @ content
         joined = context.transpose(1, 0, 2).reshape(len(ids), HIDDEN)
