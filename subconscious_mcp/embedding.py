@@ -201,9 +201,7 @@ class OnnxEmbedder:
         self._tokenizer = tokenizer
         self._inputs = {item.name for item in session.get_inputs()}
         names = [item.name for item in session.get_outputs()]
-        wanted = [
-            name for name in ("sentence_embedding", "last_hidden_state", "token_embeddings") if name in names
-        ]
+        wanted = [name for name in ("sentence_embedding", "last_hidden_state", "token_embeddings") if name in names]
         self._output = wanted[0] if wanted else names[0]
 
     @classmethod
@@ -226,9 +224,7 @@ class OnnxEmbedder:
             session = _session(folder / manifest.layout.graph)
             embedder = cls(manifest, session, tokenizer)
         except Exception as error:  # onnxruntime's classes derive from Exception alone
-            raise ModelDamaged(
-                f"The graph of the model {manifest.name} cannot be loaded.", INSTALL_HINT
-            ) from error
+            raise ModelDamaged(f"The graph of the model {manifest.name} cannot be loaded.", INSTALL_HINT) from error
         return embedder
 
     def embed(self, texts: Sequence[str], progress: Callable[[int], None] | None = None) -> Vectors:
@@ -253,7 +249,7 @@ class OnnxEmbedder:
         sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
         left = np.bincount([piece.text for piece in pieces], minlength=len(texts))
         for batch, rows in _in_two_threads(self._run, list(batches(pieces))):
-            for piece, row in zip(batch, rows):
+            for piece, row in zip(batch, rows, strict=True):
                 sums[piece.text] += row
                 left[piece.text] -= 1
             if progress is not None:
@@ -281,9 +277,7 @@ class OnnxEmbedder:
             feed = {name: feed[name] for name in self._inputs}
             (output,) = self._session.run([self._output], feed)
         except Exception as error:  # onnxruntime's classes derive from Exception alone
-            raise ModelDamaged(
-                f"The graph of the model {self._model} cannot be run.", INSTALL_HINT
-            ) from error
+            raise ModelDamaged(f"The graph of the model {self._model} cannot be run.", INSTALL_HINT) from error
         vectors = pool(output, mask, self._pooling) if output.ndim == 3 else output
         if vectors.shape != (len(batch), self.dimension):
             raise ModelDamaged(
@@ -320,7 +314,7 @@ def _in_two_threads(
         try:
             while (batch := take()) is not None:
                 done.append((batch, run(batch)))
-        except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
+        except BaseException as error:
             failures.append(error)
             stop.set()
 
@@ -416,7 +410,7 @@ class MiniLMEmbeddingFunction:
         self._embedder = embedder
         self._expected = expected
 
-    def __call__(self, input: list[str]) -> list[Vectors]:
+    def __call__(self, input: list[str]) -> list[Vectors]:  # noqa: A002 - Chroma calls it by this name
         """Embeds documents.
 
         Returns:
@@ -431,7 +425,7 @@ class MiniLMEmbeddingFunction:
             raise InvalidArgument("The embedding function takes a list of texts.")
         return list(self._loaded().embed(input))
 
-    def embed_query(self, input: list[str]) -> list[Vectors]:
+    def embed_query(self, input: list[str]) -> list[Vectors]:  # noqa: A002 - Chroma calls it by this name
         """Embeds queries; the same as documents with these models."""
         return self(input)
 
@@ -443,9 +437,7 @@ class MiniLMEmbeddingFunction:
     @staticmethod
     def build_from_config(config: dict[str, Any]) -> MiniLMEmbeddingFunction:
         """Builds the function of a stored collection. Cheap: Chroma does so twice an add."""
-        return MiniLMEmbeddingFunction(
-            model=config.get("model", DEFAULT_MODEL), expected=config.get("fingerprint")
-        )
+        return MiniLMEmbeddingFunction(model=config.get("model", DEFAULT_MODEL), expected=config.get("fingerprint"))
 
     def get_config(self) -> dict[str, Any]:
         """Returns what `build_from_config` needs. The fingerprint is None until the model is installed."""

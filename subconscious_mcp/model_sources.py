@@ -52,7 +52,7 @@ _LARGEST_NESTED = 4 << 30
 _COPY_BLOCK = 1 << 20
 
 
-class SourceFailed(Exception):
+class SourceError(Exception):
     """A source could not deliver; the text is the one-line reason."""
 
 
@@ -118,7 +118,7 @@ class TarBundle:
     def open(self, path: str) -> IO[bytes]:
         file = self._archive.extractfile(path)
         if file is None:
-            raise SourceFailed(f"{path} is not a file")
+            raise SourceError(f"{path} is not a file")
         return file
 
 
@@ -134,42 +134,39 @@ def opened(path: Path, scratch: Path) -> Iterator[list[Bundle]]:
         Bundles, the outermost first.
 
     Raises:
-        SourceFailed: It does not exist or is neither a folder nor a readable archive.
+        SourceError: It does not exist or is neither a folder nor a readable archive.
     """
     with ExitStack() as stack:
         try:
             bundles = [_open_one(path, stack)]
             for name, size in bundles[0].entries().items():
-                if (
-                    name.lower().endswith((".zip", ".whl", ".tar", ".tar.gz", ".tgz"))
-                    and size <= _LARGEST_NESTED
-                ):
+                if name.lower().endswith((".zip", ".whl", ".tar", ".tar.gz", ".tgz")) and size <= _LARGEST_NESTED:
                     inner = scratch / f"nested-{len(bundles)}{PurePosixPath(name).suffix}"
                     with bundles[0].open(name) as source, inner.open("wb") as target:
                         shutil.copyfileobj(source, target, _COPY_BLOCK)
                     # A stray archive that cannot be read must not hide the files beside it.
-                    with suppress(SourceFailed):
+                    with suppress(SourceError):
                         bundles.append(_open_one(inner, stack))
             yield bundles
         except _UNREADABLE as error:
-            raise SourceFailed(f"{path} cannot be read: {_reason(error)}") from error
+            raise SourceError(f"{path} cannot be read: {_reason(error)}") from error
         except OSError as error:
             # The body also writes; what fails outside of `path` is no fault of the source.
             if error.filename is None or not Path(error.filename).is_relative_to(path):
                 raise
-            raise SourceFailed(f"{error.filename} cannot be read: {error.strerror}") from error
+            raise SourceError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _open_one(path: Path, stack: ExitStack) -> Bundle:
     if path.is_dir():
         return FolderBundle(path)
     if not path.exists():
-        raise SourceFailed(f"{path} does not exist")
+        raise SourceError(f"{path} does not exist")
     if zipfile.is_zipfile(path):
         return ZipBundle(stack.enter_context(zipfile.ZipFile(path)))
     if tarfile.is_tarfile(path):
         return TarBundle(stack.enter_context(tarfile.open(path)))
-    raise SourceFailed(f"{path} is neither a folder nor a zip, wheel or tar file")
+    raise SourceError(f"{path} is neither a folder nor a zip, wheel or tar file")
 
 
 def hub_cache_snapshots(repository: str) -> list[Path]:
@@ -194,6 +191,7 @@ def hub_cache_snapshots(repository: str) -> list[Path]:
 def fetch_from_hub(
     repository: str,
     revisions: Sequence[str],
+    *,
     required: Sequence[str],
     optional: Sequence[str],
     folder: Path,
@@ -216,7 +214,7 @@ def fetch_from_hub(
         The revision taken.
 
     Raises:
-        SourceFailed: The hub is not reached in time, is switched off, or lacks a file.
+        SourceError: The hub is not reached in time, is switched off, or lacks a file.
     """
     # Read by huggingface-hub at its import: no statistics about what is fetched, and plain
     # HTTPS instead of a second protocol with hosts of its own, which firewalls do not know.
@@ -228,7 +226,7 @@ def fetch_from_hub(
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     if constants.HF_HUB_OFFLINE:
-        raise SourceFailed("HF_HUB_OFFLINE is set")
+        raise SourceError("HF_HUB_OFFLINE is set")
     disable_progress_bars()
 
     def answering() -> str:
@@ -237,13 +235,13 @@ def fetch_from_hub(
             with suppress(RevisionNotFoundError):
                 hub.get_hf_file_metadata(url, timeout=HUB_ANSWER_SECONDS)
                 return revision
-        raise SourceFailed(f"it has none of the revisions {', '.join(revisions)}")
+        raise SourceError(f"it has none of the revisions {', '.join(revisions)}")
 
     def download() -> str:
         for path in (*required, *optional):
             try:
                 hub.hf_hub_download(repository, path, revision=revision, local_dir=folder)
-            except EntryNotFoundError:
+            except EntryNotFoundError:  # noqa: PERF203 - each try is one of few, and long
                 if path in required:
                     raise
         return revision
@@ -251,22 +249,20 @@ def fetch_from_hub(
     try:
         revision = _in_thread(answering, None, HUB_ANSWER_SECONDS, lambda: 0)
         _in_thread(download, watch, STALL_SECONDS, lambda: _size_of(folder))
-    except SourceFailed:
+    except SourceError:
         raise
     except EntryNotFoundError as error:
-        raise SourceFailed(f"{repository} lacks a file that is needed") from error
+        raise SourceError(f"{repository} lacks a file that is needed") from error
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
-        raise SourceFailed(_reason(error)) from error
+        raise SourceError(_reason(error)) from error
     except Exception as error:  # the library, and the HTTP library below it, change their classes
-        raise SourceFailed(_reason(error)) from error
+        raise SourceError(_reason(error)) from error
     return revision
 
 
-def _in_thread(
-    work: Callable[[], str], watch: Watch | None, patience: float, measure: Callable[[], int]
-) -> str:
+def _in_thread(work: Callable[[], str], watch: Watch | None, patience: float, measure: Callable[[], int]) -> str:
     """Runs `work`; gives up when `measure` has not grown for `patience` seconds.
 
     The thread is left to itself then: a library that hangs in a socket cannot be stopped,
@@ -277,7 +273,7 @@ def _in_thread(
     def run() -> None:
         try:
             outcome["value"] = work()
-        except BaseException as error:  # noqa: BLE001 - handed to the waiting thread
+        except BaseException as error:
             outcome["error"] = error
 
     thread = threading.Thread(target=run, name="model-download", daemon=True)
@@ -306,7 +302,7 @@ def _wait(
         if watch is not None:
             watch(size)
         if idle >= patience:
-            raise SourceFailed(f"nothing arrived for {patience:.0f} seconds")
+            raise SourceError(f"nothing arrived for {patience:.0f} seconds")
 
 
 def fetch_from_index(wheel: Wheel, folder: Path, watch: Watch) -> Path:
@@ -325,7 +321,7 @@ def fetch_from_index(wheel: Wheel, folder: Path, watch: Watch) -> Path:
         Path of the wheel file.
 
     Raises:
-        SourceFailed: There is no client, or it failed.
+        SourceError: There is no client, or it failed.
     """
     scratch = folder / "tmp"
     scratch.mkdir()
@@ -345,16 +341,14 @@ def fetch_from_index(wheel: Wheel, folder: Path, watch: Watch) -> Path:
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment
             )
         except OSError as error:
-            raise SourceFailed(_reason(error)) from error
+            raise SourceError(_reason(error)) from error
         try:
             # `wait` raises while the client runs; that is its way of pausing.
             def pause(seconds: float) -> None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(seconds)
 
-            _wait(
-                lambda: process.returncode is not None, pause, watch, STALL_SECONDS, lambda: _size_of(folder)
-            )
+            _wait(lambda: process.returncode is not None, pause, watch, STALL_SECONDS, lambda: _size_of(folder))
         finally:
             if process.returncode is None:
                 process.kill()
@@ -362,10 +356,10 @@ def fetch_from_index(wheel: Wheel, folder: Path, watch: Watch) -> Path:
         output.seek(0)
         said = output.read().decode("utf-8", "replace")
     if process.returncode != 0:
-        raise SourceFailed(_last_complaint(said))
+        raise SourceError(_last_complaint(said))
     for path in folder.glob("*.whl"):
         return path
-    raise SourceFailed("the package index's client delivered no wheel")
+    raise SourceError("the package index's client delivered no wheel")
 
 
 def _pip() -> list[str]:
@@ -375,7 +369,7 @@ def _pip() -> list[str]:
     if uv is not None:
         # uv has no `download` of its own; it can run pip without installing it anywhere.
         return [uv, "tool", "run", "--quiet", "--python", sys.executable, "pip"]
-    raise SourceFailed("neither pip nor uv is there to ask it")
+    raise SourceError("neither pip nor uv is there to ask it")
 
 
 def _last_complaint(output: str) -> str:

@@ -23,9 +23,7 @@ from subconscious_mcp import embedding, model_files
 from subconscious_mcp.embedding import MiniLMEmbeddingFunction, OnnxEmbedder, Piece, batches, pool, windows
 from subconscious_mcp.errors import InvalidArgument, ModelDamaged, ModelError, ModelMissing
 
-CANONICAL = json.loads((Path(__file__).parent / "canonical_vectors.json").read_text(encoding="utf-8"))[
-    "vectors"
-]
+CANONICAL = json.loads((Path(__file__).parent / "canonical_vectors.json").read_text(encoding="utf-8"))["vectors"]
 
 
 def install(source: Path, tmp_path: Path) -> Path:
@@ -94,7 +92,7 @@ def test_tiny_model_has_its_own_measures(tiny: OnnxEmbedder) -> None:
 def test_vectors_are_those_of_the_definition(tmp_path: Path) -> None:
     weights = tiny_model.write_bert(tmp_path / "bert", "cls")
     embedder = OnnxEmbedder.load(install(tmp_path / "bert", tmp_path))
-    words = "when do we rotate the deploy key ?".split()
+    words = ["when", "do", "we", "rotate", "the", "deploy", "key", "?"]
     ids = [2, *(tiny_model.VOCABULARY.index(word) for word in words), 3]
     result = embedder.embed_query(" ".join(words))
     np.testing.assert_allclose(result, tiny_model.reference(weights, ids, "cls"), atol=2e-6)
@@ -135,9 +133,7 @@ def _module_embedder() -> OnnxEmbedder:
     return _cached[0]
 
 
-@pytest.mark.parametrize(
-    "text", ["", " ", "\n\t", "\x00", "\ud800", "a\udfffb", "🎉" * 50, "x" * 100_000, "\u200b"]
-)
+@pytest.mark.parametrize("text", ["", " ", "\n\t", "\x00", "\ud800", "a\udfffb", "🎉" * 50, "x" * 100_000, "\u200b"])
 def test_odd_texts_have_vectors(tiny: OnnxEmbedder, text: str) -> None:
     vector = tiny.embed_query(text)
     assert vector.shape == (32,)
@@ -195,9 +191,7 @@ def test_every_batch_is_run_once(monkeypatch: pytest.MonkeyPatch, cores: int, co
 
 
 @pytest.mark.parametrize("in_caller", [True, False])
-def test_a_failure_in_either_thread_reaches_the_caller(
-    monkeypatch: pytest.MonkeyPatch, in_caller: bool
-) -> None:
+def test_a_failure_in_either_thread_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, in_caller: bool) -> None:
     monkeypatch.setattr(embedding, "_cores", lambda: 2)
     caller = threading.get_ident()
     both = threading.Barrier(2)
@@ -215,7 +209,7 @@ def test_a_failure_in_either_thread_reaches_the_caller(
 
 def test_the_second_thread_ends_when_the_caller_stops_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "_cores", lambda: 2)
-    results = embedding._in_two_threads(lambda batch: np.zeros(1), _work(1000))
+    results = embedding._in_two_threads(lambda _: np.zeros(1, dtype=np.float32), _work(1000))
     next(results)
     results.close()  # type: ignore[attr-defined]
     assert not [thread for thread in threading.enumerate() if thread.name == "embedding"]
@@ -240,9 +234,7 @@ def test_an_export_is_pooled_as_its_own_files_say(tmp_path: Path, pooling: str, 
     assert (embedder.dimension, embedder.max_tokens) == (8, 12)
     ids = [2, *(tiny_model.VOCABULARY.index(word) for word in ("cat", "sleep", "key")), 3]
     rows = table[ids]
-    expected = {"mean": rows.mean(0), "cls": rows[0], "max": rows.max(0), "mean_sqrt_len": rows.mean(0)}[
-        pooling
-    ]
+    expected = {"mean": rows.mean(0), "cls": rows[0], "max": rows.max(0), "mean_sqrt_len": rows.mean(0)}[pooling]
     batch = embedder.embed(["cat sleep key", "deploy deploy deploy deploy deploy deploy"])
     np.testing.assert_allclose(batch[0], expected / np.linalg.norm(expected), atol=1e-6)
 

@@ -76,9 +76,7 @@ def test_reads_a_checkpoint_that_keeps_its_encoder_under_a_prefix(tmp_path: Path
         ({"position_embedding_type": "relative_key"}, "absolute"),
     ],
 )
-def test_refuses_what_it_would_compute_wrongly(
-    tmp_path: Path, change: dict[str, str], complaint: str
-) -> None:
+def test_refuses_what_it_would_compute_wrongly(tmp_path: Path, change: dict[str, str], complaint: str) -> None:
     tiny_model.write_bert(tmp_path)
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))

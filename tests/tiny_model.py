@@ -23,9 +23,8 @@ import tokenizers
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-WORDS = (
-    "deploy key rotate may cat sleep the a how do we when server down up ##s ##ing ##ed ! ? . 1 2 3".split()
-)
+WORDS = ["deploy", "key", "rotate", "may", "cat", "sleep", "the", "how", "do", "we", "when", "server", "down", "up"]
+WORDS += ["##s", "##ing", "##ed", "!", "?", ".", "1", "2", "3"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 VOCABULARY = list(dict.fromkeys(SPECIAL + WORDS + LETTERS + ["##" + letter for letter in LETTERS]))
@@ -89,9 +88,7 @@ def write_safetensors(path: Path, weights: dict[str, NDArray[np.float32]]) -> No
         position += value.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    path.write_bytes(
-        struct.pack("<Q", len(text)) + text + b"".join(value.tobytes() for value in weights.values())
-    )
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(value.tobytes() for value in weights.values()))
 
 
 def write_tokenizer(path: Path) -> None:
@@ -213,13 +210,11 @@ def reference(weights: dict[str, NDArray[np.float32]], ids: list[int], pooling: 
         return np.asarray(value @ exact[f"{name}.weight"].T + exact[f"{name}.bias"])
 
     def heads(value: NDArray[Any]) -> NDArray[Any]:
-        return value.reshape(len(ids), HEADS, -1).transpose(1, 0, 2)
+        return np.asarray(value.reshape(len(ids), HEADS, -1).transpose(1, 0, 2))
 
     value = exact["embeddings.word_embeddings.weight"][ids]
     value = value + exact["embeddings.position_embeddings.weight"][: len(ids)]
-    value = _normal(
-        value + exact["embeddings.token_type_embeddings.weight"][0], weights, "embeddings.LayerNorm"
-    )
+    value = _normal(value + exact["embeddings.token_type_embeddings.weight"][0], weights, "embeddings.LayerNorm")
     erf = np.vectorize(math.erf)
     for number in range(LAYERS):
         layer = f"encoder.layer.{number}"

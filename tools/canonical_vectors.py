@@ -68,9 +68,10 @@ TEXTS = [
 
 
 def main() -> int:
+    """Embeds the texts and writes the file."""
     import numpy
-    import sentence_transformers
-    import torch
+    import sentence_transformers  # type: ignore[import-not-found, unused-ignore]  # a scratch environment has it
+    import torch  # type: ignore[import-not-found, unused-ignore]
 
     folder, output = sys.argv[1:]
     model = sentence_transformers.SentenceTransformer(folder, device="cpu")
@@ -82,7 +83,7 @@ def main() -> int:
         "made_with": {"sentence-transformers": sentence_transformers.__version__, "torch": torch.__version__},
         "vectors": [
             {"text": text, "tokens": count, "vector": [round(float(number), 7) for number in vector]}
-            for text, count, vector in zip(TEXTS, counts, vectors)
+            for text, count, vector in zip(TEXTS, counts, vectors, strict=True)
         ],
     }
     lines = json.dumps(content, ensure_ascii=True, separators=(",", ":")).replace('{"text"', '\n{"text"')

@@ -309,6 +309,7 @@ def export(folder: Path) -> bytes:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes the graph; returns the exit status."""
     parser = argparse.ArgumentParser(description="Write the ONNX graph of a BERT-shaped sentence encoder.")
     parser.add_argument("folder", type=Path, help="folder with config.json and model.safetensors")
     parser.add_argument("--output", type=Path, help="default: model.onnx in the folder")

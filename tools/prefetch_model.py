@@ -30,6 +30,7 @@ def table(status: model_files.ModelStatus) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Fetches, checks and prints; returns the exit status."""
     parser = argparse.ArgumentParser(description="Fetch and check an embedding model ahead of time.")
     parser.add_argument("--models-dir", type=Path, required=True, help="folder that holds the models")
     parser.add_argument("--model", default=model_files.DEFAULT_MODEL, help="default: %(default)s")
