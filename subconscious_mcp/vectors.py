@@ -11,7 +11,7 @@ Traps of Chroma that this module keeps from its callers:
       one call stops every thread of the process for four seconds, so `add` takes small steps.
     - Its settings are read from the environment and from a file `.env` in the current
       directory, under names as common as MIGRATIONS. The project that an agent works in could
-      stop the import, or have traces sent to some address: see `_sealed`.
+      stop the import, or have traces sent to some address: see `_deaf`.
     - A client that failed to start stays in a cache of the class, and the next client of
       the same folder is given the same broken one.
     - A damaged HNSW file can end the whole process (C++ reads what it is told to): their
@@ -25,9 +25,9 @@ import os
 import re
 import shutil
 import struct
+import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -92,7 +92,11 @@ class ChromaIndex:
         self._opened: dict[str, Any] = {}
 
     def open(self) -> None:
-        """Opens the index, creating it when there is none, and reads what collections it has.
+        """Opens the index, creating it when there is none.
+
+        Collections are read at their first use, which takes 25 ms for a small one (Chroma
+        replays what it has not yet sorted in) and 0.3 s for 100,000 vectors. Some damage shows
+        only then.
 
         Raises:
             IndexUnreadable: A file is damaged, locked or not allowed to be read.
@@ -101,17 +105,12 @@ class ChromaIndex:
             if self._client is not None:
                 return
             _check_segments(self._folder)
-            chromadb = _import_chromadb()
-            function = self._make_function() if self._make_function else _vectors_only()
-            _register(type(function))
             self._folder.mkdir(parents=True, exist_ok=True)
             try:
-                self._client = chromadb.PersistentClient(path=str(self._folder), settings=_sealed())
-                self._function = function
-                for place in self._collections().values():
-                    # The oldest vector is the one that only the HNSW files hold: without them
-                    # Chroma counts it, and does not find it.
-                    place.get(limit=1, include=["embeddings"])
+                self._client = _persistent_client(self._folder)
+                self._function = self._make_function() if self._make_function else _VectorsOnly()
+                _register(type(self._function))
+                self._client.list_collections()
             except BaseException:
                 self._forget()
                 raise
@@ -140,8 +139,19 @@ class ChromaIndex:
 
     def collections(self) -> dict[str, int]:
         """Returns the number of vectors of each collection, by name."""
+        counts: dict[str, int] = {}
+        for name in self.names():
+            with self._lock, _translated("read"):
+                place = self._find(name)
+                if place is not None:
+                    counts[name] = int(place.count())
+        return counts
+
+    def names(self) -> list[str]:
+        """Returns the names of all collections, without reading any."""
         with self._lock, _translated("read"):
-            return {name: int(found.count()) for name, found in self._collections().items()}
+            self._require_open()
+            return [str(found.name) for found in self._client.list_collections()]
 
     def metadata(self, collection: str) -> dict[str, str]:
         """Returns what `add` was given when it made the collection; empty when it is absent."""
@@ -291,11 +301,6 @@ class ChromaIndex:
                 if len(page["ids"]) < _PAGE:
                     return ids, np.concatenate(pages) if pages else np.empty((0, 0), dtype=np.float32)
 
-    def _collections(self) -> dict[str, Any]:
-        self._require_open()
-        names = [str(found.name) for found in self._client.list_collections()]
-        return {name: self._find(name) for name in names}
-
     def _find(self, name: str) -> Any:
         """Returns Chroma's object for a collection, None when there is no such collection."""
         self._require_open()
@@ -303,9 +308,13 @@ class ChromaIndex:
             from chromadb.errors import NotFoundError
 
             try:
-                self._opened[name] = self._client.get_collection(name, embedding_function=self._function)
+                place = self._client.get_collection(name, embedding_function=self._function)
             except NotFoundError:
                 return None
+            # The oldest vector is one that only the HNSW files hold. Without them Chroma counts
+            # it, does not find it, and says nothing.
+            place.get(limit=1, include=["embeddings"])
+            self._opened[name] = place
         return self._opened[name]
 
     def _create(self, name: str, metadata: Mapping[str, str]) -> Any:
@@ -391,11 +400,13 @@ def _translated(what: str) -> Iterator[None]:
         ) from error
 
 
-def _import_chromadb() -> Any:
-    """Imports chromadb deaf to the environment and to `.env` in the current directory.
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Keeps the environment, and `.env` in the current directory, from Chroma's settings.
 
-    It builds default settings while it is imported, so that a project's `.env` with a word like
-    MIGRATIONS, or one that is not UTF-8, would stop the import.
+    Chroma builds default settings while it is imported, so that a project's `.env` with a word
+    like MIGRATIONS, or one that is not UTF-8, would stop even the import. Settings of other
+    libraries, built meanwhile by another thread, are left as they are.
     """
     with _importing:
         from pydantic_settings import BaseSettings
@@ -414,7 +425,7 @@ def _import_chromadb() -> Any:
         # pydantic tells its own __init__ from a user's by this mark, and calls the latter slower.
         deaf_init.__dict__.update(plain_init.__dict__)
 
-        def deaf_sources(cls: Any, /, settings_cls: Any, init_settings: Any, **others: Any) -> Any:
+        def deaf_sources(cls: Any, settings_cls: Any, init_settings: Any, **others: Any) -> Any:
             if is_chroma(settings_cls):
                 return (init_settings,)
             return plain_sources.__get__(None, cls)(settings_cls, init_settings, **others)
@@ -423,29 +434,22 @@ def _import_chromadb() -> Any:
         patched.__init__ = deaf_init
         patched.settings_customise_sources = classmethod(cast(Any, deaf_sources))
         try:
-            import chromadb
+            yield
         finally:
             patched.__init__ = plain_init
             patched.settings_customise_sources = plain_sources
-        return chromadb
 
 
-def _sealed() -> Any:
-    """Returns settings for Chroma that nothing outside this module can change.
+def _persistent_client(folder: Path) -> Any:
+    """Starts Chroma in a folder, with settings that nothing outside this module can change."""
+    with _deaf():
+        import chromadb
+        from chromadb.config import Settings
 
-    No telemetry: Chroma 1.5.9 sends none whatever the setting, earlier ones did; and without an
-    address its OpenTelemetry tracing does nothing.
-    """
-    from chromadb.config import Settings
-
-    class Sealed(Settings):
-        @classmethod
-        def settings_customise_sources(cls, *args: Any, **sources: Any) -> Any:
-            return (sources["init_settings"] if "init_settings" in sources else args[1],)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return cast(Any, Sealed)(_env_file=None, anonymized_telemetry=False)
+        # Chroma 1.5.9 sends no telemetry whatever this says; earlier ones did. Without an
+        # address for OpenTelemetry, its tracing does nothing.
+        sealed = Settings(anonymized_telemetry=False)
+    return chromadb.PersistentClient(path=str(folder), settings=sealed)
 
 
 def _shared_systems() -> Any:
@@ -453,44 +457,48 @@ def _shared_systems() -> Any:
 
     `clear_system_cache` is public, but also forgets the clients of other folders.
     """
-    import sys
-
     module = sys.modules.get("chromadb.api.shared_system_client")
     return getattr(module, "SharedSystemClient", None)
 
 
-def _vectors_only() -> Any:
-    """Returns the embedding function of collections that are searched by vectors alone.
+class _VectorsOnly:
+    """The embedding function of collections that are searched by vectors alone.
 
     Without any, Chroma registers its default, which downloads a model at the first text.
     """
-    from chromadb.api.types import EmbeddingFunction
 
-    class VectorsOnly(EmbeddingFunction[Any]):
-        def __init__(self) -> None:
-            pass
+    def __call__(self, input: Any) -> Any:  # noqa: A002 - Chroma compares the name
+        raise ValueError("this collection is searched by vectors, not by texts")
 
-        def __call__(self, input: Any) -> Any:
-            raise ValueError("this collection is searched by vectors, not by texts")
+    def embed_query(self, input: Any) -> Any:  # noqa: A002
+        return self(input)
 
-        @staticmethod
-        def name() -> str:
-            return "subconscious_vectors_only"
+    @staticmethod
+    def name() -> str:
+        return "subconscious_vectors_only"
 
-        @staticmethod
-        def build_from_config(config: dict[str, Any]) -> Any:
-            return VectorsOnly()
+    @staticmethod
+    def build_from_config(config: dict[str, Any]) -> _VectorsOnly:
+        return _VectorsOnly()
 
-        def get_config(self) -> dict[str, Any]:
-            return {}
+    def get_config(self) -> dict[str, Any]:
+        return {}
 
-        def default_space(self) -> Any:
-            return "cosine"
+    def default_space(self) -> str:
+        return "cosine"
 
-        def supported_spaces(self) -> Any:
-            return ["cosine"]
+    def supported_spaces(self) -> list[str]:
+        return ["cosine"]
 
-    return VectorsOnly()
+    def is_legacy(self) -> bool:
+        return False
+
+    @staticmethod
+    def validate_config(config: dict[str, Any]) -> None:
+        """Takes any."""
+
+    def validate_config_update(self, old_config: dict[str, Any], new_config: dict[str, Any]) -> None:
+        """Takes any."""
 
 
 def _with_direction(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -27,7 +27,8 @@ FOREVER = np.inf
 
 def unit_vectors(n: int, seed: int = 0, dimension: int = DIMENSION) -> NDArray[np.float32]:
     rows = np.random.default_rng(seed).normal(size=(n, dimension))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows.astype(np.float32)
 
 
 @pytest.fixture
@@ -183,7 +184,8 @@ def test_what_was_added_is_there_after_reopening(tmp_path: Path) -> None:
 
 def test_a_closed_index_says_so(tmp_path: Path) -> None:
     index = ChromaIndex(tmp_path)
-    for use in (index.collections, lambda: index.ids("one"), lambda: index.query("one", unit_vectors(1)[0], 1)):
+    row = unit_vectors(1)[0]
+    for use in (index.collections, lambda: index.ids("one"), lambda: index.query("one", row, 1)):
         with pytest.raises(IndexUnreadable, match="not open"):
             use()
 
@@ -260,27 +262,28 @@ def test_compact_takes_a_removed_vector_out_of_the_files(tmp_path: Path, index: 
     assert files_with(tmp_path, secret) == files_with(tmp_path, recent) == []
     index.open()
     assert index.collections() == {"one": 1498, "two": 1}
+    assert sorted(index.names()) == ["one", "two"]
     assert index.metadata("one") == {"namespace": "project"}
     assert index.query("one", rows[6], 1) == ["6"]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
 def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     index = ChromaIndex(tmp_path)
     index.open()
     index.add("one", ["a"], unit_vectors(1), {})
     index.close()
     modes = {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()}
-    assert modes == {0}
+    # Windows has no such modes; there the folder inherits the rights of the user's profile.
+    assert os.name != "posix" or modes == {0}
 
 
 class WordCounts:
     """An embedding function of the shape that Chroma asks for."""
 
-    def __call__(self, input: list[str]) -> list[NDArray[np.float32]]:
+    def __call__(self, input: list[str]) -> list[NDArray[np.float32]]:  # noqa: A002 - Chroma compares the name
         return [np.array([text.count("a"), text.count("b"), 0.1], dtype=np.float32) for text in input]
 
-    def embed_query(self, input: list[str]) -> list[NDArray[np.float32]]:
+    def embed_query(self, input: list[str]) -> list[NDArray[np.float32]]:  # noqa: A002
         return self(input)
 
     @staticmethod
@@ -502,7 +505,7 @@ def test_vectors_that_chroma_lost_are_named_and_added_again(whole: Path, tmp_pat
 
     index._find = lambda name: Losing(find(name))  # type: ignore[method-assign]
     assert index.missing("one") == lost
-    del index._find  # type: ignore[method-assign]
+    del index._find
     index.add("one", sorted(lost), rows[[600, 7]], {})
     assert index.missing("one") == set()
     index.close()
@@ -551,7 +554,7 @@ def test_a_killed_process_leaves_an_index_that_opens_or_is_told_unreadable(tmp_p
         guard.start()
         try:
             assert child.stdout.readline().strip() in ("usable", "mended")
-            for _ in range(int(random.integers(1, 40))):
+            for _ in range(int(random.integers(1, 25))):
                 assert child.stdout.readline().strip() == "added"
         finally:
             guard.cancel()
