@@ -123,7 +123,9 @@ def _add_model(commands: Any) -> None:
     model.set_defaults(run=lambda _: model.print_help() or 0)
     actions = model.add_subparsers(title="commands", metavar="COMMAND")
     install = _add(actions, "install", "fetch the model, verify and install it", _model_install)
-    install.add_argument("--from", dest="from_path", type=Path, metavar="PATH", help="a folder or archive that holds it")
+    install.add_argument(
+        "--from", dest="from_path", type=Path, metavar="PATH", help="a folder or archive that holds it"
+    )
     install.add_argument("--source", choices=("folder", "cache", "hub", "index"), help="use only this source")
     status = _add(actions, "status", "show whether the model is installed", _model_status)
     verify = _add(actions, "verify", "hash every file of the model again", _model_status)
@@ -248,7 +250,9 @@ def _opened(arguments: argparse.Namespace) -> Iterator[tuple[Memory, Scope]]:
     resolved = resolve()
     derived = _derived(resolved, arguments.namespace)
     with _model_progress(arguments) as progress:
-        memory = open_memory(resolved.config, command=f"subconscious-mcp {sys.argv[1]}" if sys.argv[1:] else "", progress=progress)
+        memory = open_memory(
+            resolved.config, command=f"subconscious-mcp {sys.argv[1]}" if sys.argv[1:] else "", progress=progress
+        )
         try:
             root = None if derived.root is None else str(derived.root)
             yield memory, memory.scope(resolved.config, derived.name, root)

@@ -279,7 +279,8 @@ def _absolute(text: str, base: Path) -> Path:
         path = Path(text).expanduser()
     except RuntimeError:
         raise ConfigError(f"The home folder in the path {text!r} is unknown.", "Give an absolute path.") from None
-    return Path(os.path.abspath(base / path))
+    # abspath and not resolve: a symbolic link stays what the user wrote.
+    return Path(os.path.abspath(base / path))  # noqa: PTH100
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -323,9 +324,7 @@ def _did_you_mean(name: str, names: list[str]) -> str:
     return f"; did you mean {near[0]}?" if near else "."
 
 
-def _resolve_one(
-    setting: Setting, env: Mapping[str, str], written: Mapping[str, Any], config_file: Path
-) -> Origin:
+def _resolve_one(setting: Setting, env: Mapping[str, str], written: Mapping[str, Any], config_file: Path) -> Origin:
     # An empty variable counts as unset: that is how shells and compose files say "nothing".
     raw = env.get(setting.env, "")
     if raw.strip():

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,6 +42,11 @@ ROUNDS = 20
 """Recalls of which the median is shown: enough for it to settle, done in a moment."""
 
 _Result = TypeVar("_Result")
+Say = Callable[..., object]
+
+
+def _silent(*_: object) -> None:
+    """Says nothing."""
 
 
 def run(config: Config, console: Console, progress: Progress | None, as_json: bool) -> Any:
@@ -56,7 +62,7 @@ def run(config: Config, console: Console, progress: Progress | None, as_json: bo
     Raises:
         ModelError: The model could not be installed.
     """
-    say = (lambda *_: None) if as_json else console.print
+    say: Say = _silent if as_json else console.print
     with tempfile.TemporaryDirectory(prefix="subconscious-demo-") as folder:
         config = replace(config, storage_dir=Path(folder), namespace="demo", echo_log_enabled=True)
         started = time.perf_counter()
@@ -72,10 +78,10 @@ def run(config: Config, console: Console, progress: Progress | None, as_json: bo
     return {"model": config.embedding_model, "dimension": embedder.dimension, "model_load_ms": loaded_ms, **seen}
 
 
-def _session(memory: Memory, scope: Scope, say: Callable[..., None]) -> dict[str, Any]:
+def _session(memory: Memory, scope: Scope, say: Say) -> dict[str, Any]:
     remembered = []
     for task, answer in PAIRS:
-        done, took = _timed(lambda t=task, a=answer: memory.remember(scope, t, a))
+        _, took = _timed(partial(memory.remember, scope, task, answer))
         remembered.append(took)
         say(Text.assemble(("remember  ", "bold"), one_line(task), (f"  {took:.1f} ms", "dim")))
     hit, hit_ms = _timed(lambda: memory.recall(scope, PARAPHRASE))
@@ -95,11 +101,15 @@ def _session(memory: Memory, scope: Scope, say: Callable[..., None]) -> dict[str
     }
 
 
-def _say_recall(say: Callable[..., None], query: str, found: Recall, took: float) -> None:
+def _say_recall(say: Say, query: str, found: Recall, took: float) -> None:
     verdict = ("hit", "bold green") if found.hit else ("miss", "bold yellow")
     say(Text.assemble(("recall    ", "bold"), one_line(query), (f"  {took:.1f} ms", "dim")))
     distance = f"distance {1 - found.similarity:.3f}"
-    say(Text.assemble("          ", verdict, f"  similarity {found.similarity:.3f}, {distance}, needed {found.threshold:.2f}"))
+    say(
+        Text.assemble(
+            "          ", verdict, f"  similarity {found.similarity:.3f}, {distance}, needed {found.threshold:.2f}"
+        )
+    )
     if found.hit and found.best is not None:
         say(Text.assemble("          ", one_line(found.best.entry.answer)))
 

@@ -166,7 +166,7 @@ class Memory:
         answer: str,
         *,
         tags: Sequence[str] = (),
-        ttl_seconds: int | None | _Unset = UNSET,
+        ttl_seconds: int | _Unset | None = UNSET,
         skip_if_duplicate: bool = False,
     ) -> Remembered:
         """Stores a task with its answer.
@@ -192,8 +192,7 @@ class Memory:
         low, high = NEAR_DUPLICATE
         in_band = nearest is not None and low <= nearest.similarity <= high
         if skip_if_duplicate and nearest is not None and nearest.similarity >= low:
-            warning = "near_duplicate" if in_band else "duplicate"
-            return Remembered(False, None, embedder.dimension, warning, nearest)
+            return Remembered(False, None, embedder.dimension, "near_duplicate" if in_band else "duplicate", nearest)
         entry = NewEntry(
             id=str(uuid.uuid4()),
             kind="memory",
@@ -235,9 +234,7 @@ class Memory:
         embedder = self.embedder()
         vector = embedder.embed_query(task)
         now = self._clock()
-        near = self.store.nearest(
-            scope.namespace, CURATED, embedder.fingerprint, vector, top_k, now=now, tags=tags
-        )
+        near = self.store.nearest(scope.namespace, CURATED, embedder.fingerprint, vector, top_k, now=now, tags=tags)
         best = near[0] if near else None
         similarity = best.similarity if best else 0.0
         hit = best is not None and similarity >= least
@@ -256,9 +253,7 @@ class Memory:
         embedder = self.embedder()
         vector = embedder.embed_query(task)
         now = self._clock()
-        near = self.store.nearest(
-            scope.namespace, SENSED, embedder.fingerprint, vector, top_k, now=now, tags=tags
-        )
+        near = self.store.nearest(scope.namespace, SENSED, embedder.fingerprint, vector, top_k, now=now, tags=tags)
         return Echoes(self.store.count(scope.namespace, SENSED, now), tuple(near))
 
     def forget(self, scope: Scope, entry_id: str) -> bool:
@@ -286,9 +281,7 @@ class Memory:
         unembedded = 0
         if self._embedding_again is not None and self._embedder is not None:
             unembedded = self.store.count_unembedded(self._embedder.fingerprint, scope.namespace)
-        return Stats(
-            self.store.count(scope.namespace, SENSED, self._clock()), last_hit_at, round(rate, 6), unembedded
-        )
+        return Stats(self.store.count(scope.namespace, SENSED, self._clock()), last_hit_at, round(rate, 6), unembedded)
 
     def drift_report(self, scope: Scope, *, min_hits: int = 3, min_spread: float = 0.08) -> DriftReport:
         """Reports entries whose hits span a wide band of similarities.

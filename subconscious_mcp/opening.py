@@ -39,7 +39,11 @@ def open_store(config: Config, command: str) -> LocalStore:
     Raises:
         StorageError: It is in use, or cannot be used.
     """
-    return LocalStore(config.storage_dir, command=command, index=ChromaIndex(config.storage_dir, embedding_function=_function_for(config)))
+    return LocalStore(
+        config.storage_dir,
+        command=command,
+        index=ChromaIndex(config.storage_dir, embedding_function=_function_for(config)),
+    )
 
 
 def _function_for(config: Config) -> Callable[[], Any]:
@@ -99,9 +103,7 @@ class SharedMemory:
             memory = self._memory
         embedder = memory.embedder()
         if isinstance(memory.store, LocalStore):
-            memory.store.start_indexing(
-                embedder.fingerprint, embedder.dimension, idle_seconds=self._idle_seconds
-            )
+            memory.store.start_indexing(embedder.fingerprint, embedder.dimension, idle_seconds=self._idle_seconds)
         return memory
 
     def warm(self) -> None:

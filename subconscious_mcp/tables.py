@@ -16,7 +16,9 @@ def print_recall(console: Console, found: Recall) -> None:
     """Prints a recall: the answer on a hit, on a miss how near the nearest entry was."""
     if found.hit and found.best is not None:
         entry = found.best.entry
-        console.print(Text.assemble(("hit", "bold green"), f"  similarity {found.similarity:.4f}  {when(entry.created_at)}"))
+        console.print(
+            Text.assemble(("hit", "bold green"), f"  similarity {found.similarity:.4f}  {when(entry.created_at)}")
+        )
         console.print(Text.assemble(("task    ", "dim"), one_line(entry.task)))
         if entry.tags:
             console.print(Text.assemble(("tags    ", "dim"), ", ".join(entry.tags)))
@@ -55,7 +57,12 @@ def print_echoes(console: Console, echoes: Echoes) -> None:
     for near in echoes.near:
         entry = near.entry
         table.add_row(
-            f"{near.similarity:.4f}", entry.kind, when(entry.created_at), one_line(entry.task), ", ".join(entry.tags), entry.id
+            f"{near.similarity:.4f}",
+            entry.kind,
+            when(entry.created_at),
+            one_line(entry.task),
+            ", ".join(entry.tags),
+            entry.id,
         )
     console.print(table)
     console.print(f"{len(echoes.near)} of {echoes.count} entries")

@@ -1,0 +1,149 @@
+"""The layers: imports point down, each engine has one module, hooks-to-be stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "subconscious_mcp"
+
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"", "errors", "records", "schema", "identity"}),
+    frozenset({"config", "namespaces", "exact_search", "model_layout"}),
+    frozenset(
+        {
+            "embedding",
+            "model_files",
+            "model_install",
+            "model_sources",
+            "vectors",
+            "database",
+            "storage_lock",
+            "store",
+            "logs",
+            "wire",
+        }
+    ),
+    frozenset({"echo_log", "local_store"}),
+    frozenset({"drift", "memory"}),
+    frozenset({"opening", "doctor"}),
+    frozenset({"render", "tables", "demo", "toolsets", "toolsets.tool", "toolsets.parameters", "toolsets.cache"}),
+    frozenset({"session", "early_session", "sdk_session", "server"}),
+    frozenset({"cli", "__main__"}),
+)
+ENGINES = {
+    "chromadb": {"vectors"},
+    "sqlite3": {"database"},
+    "onnxruntime": {"embedding"},
+    "tokenizers": {"embedding"},
+    "huggingface_hub": {"model_sources"},
+    "mcp": {"sdk_session"},
+    "mcp_types": {"sdk_session"},
+}
+# Adapters may start one another: a server is its sessions, the command line starts the server.
+LAZY_UPWARD = {("server", "cli")}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(name: str, path: Path) -> set[str]:
+    package = (
+        ["subconscious_mcp", *name.split(".")]
+        if path.name == "__init__.py"
+        else ["subconscious_mcp", *name.split(".")[:-1]]
+    )
+    package = [part for part in package if part]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(node)
+        for guard in ast.walk(tree)
+        if isinstance(guard, ast.If) and ast.unparse(guard.test) == "TYPE_CHECKING"
+        for statement in guard.body
+        for node in ast.walk(statement)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            found.update(f"{module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def own(imported: str, known: set[str]) -> str | None:
+    if imported.partition(".")[0] != "subconscious_mcp":
+        return None
+    name = imported.removeprefix("subconscious_mcp").removeprefix(".")
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def layer_of(name: str) -> int:
+    return next(number for number, names in enumerate(LAYERS) if name in names)
+
+
+def test_every_module_has_a_layer() -> None:
+    named = frozenset().union(*LAYERS)
+    assert set(modules()) <= named
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_imports_point_down(name: str) -> None:
+    known = set(modules())
+    upward = {
+        target
+        for imported in imports(name, modules()[name])
+        if (target := own(imported, known)) is not None
+        and layer_of(target) > layer_of(name)
+        and (name, target) not in LAZY_UPWARD
+        and name != ""
+    }
+    assert not upward
+
+
+@pytest.mark.parametrize("engine", sorted(ENGINES))
+def test_each_engine_has_one_module(engine: str) -> None:
+    users = {
+        name
+        for name, path in modules().items()
+        if any(imported.partition(".")[0] == engine for imported in imports(name, path))
+    }
+    assert users <= ENGINES[engine]
+
+
+def test_only_config_reads_the_environment() -> None:
+    readers = {
+        name
+        for name, path in modules().items()
+        if any(
+            word in path.read_text(encoding="utf-8")
+            for word in ("os.environ.get", "os.getenv", "environ[", "from os import environ")
+        )
+    }
+    # The embedder switches telemetry off, the sources hand the environment on to pip.
+    assert readers <= {"config", "embedding", "model_sources"}
+
+
+def test_the_handshake_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; import subconscious_mcp.cli, subconscious_mcp.server, subconscious_mcp.early_session;"
+        "heavy = {'mcp', 'chromadb', 'onnxruntime', 'tokenizers', 'numpy', 'pydantic', 'rich', 'huggingface_hub'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
