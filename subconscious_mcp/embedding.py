@@ -347,7 +347,7 @@ def _session(graph: Path) -> Any:
     # onnxruntime sends usage statistics unless told before it is imported, and writes files
     # below ~/.cache for it.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    import onnxruntime  # type: ignore[import-untyped]  # it carries no types
+    import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = min(THREADS, _cores())

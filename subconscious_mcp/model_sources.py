@@ -241,7 +241,7 @@ def fetch_from_hub(
         for path in (*required, *optional):
             try:
                 hub.hf_hub_download(repository, path, revision=revision, local_dir=folder)
-            except EntryNotFoundError:  # noqa: PERF203 - each try is one of few, and long
+            except EntryNotFoundError:
                 if path in required:
                     raise
         return revision
