@@ -133,9 +133,7 @@ def test_importing_the_module_does_not_import_chroma() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
 
 
-@pytest.mark.parametrize(
-    "dotenv", [b"MIGRATIONS=yes\nCHROMA_API_IMPL=chromadb.api.fastapi.FastAPI\n", b"\xff\xfe\xfa"]
-)
+@pytest.mark.parametrize("dotenv", [b"MIGRATIONS=yes\nCHROMA_API_IMPL=chromadb.api.fastapi.FastAPI\n", b"\xff\xfe\xfa"])
 def test_a_projects_settings_do_not_reach_chroma(tmp_path: Path, dotenv: bytes) -> None:
     (tmp_path / ".env").write_bytes(dotenv)
     code = (
@@ -148,9 +146,7 @@ def test_a_projects_settings_do_not_reach_chroma(tmp_path: Path, dotenv: bytes) 
         "IS_PERSISTENT": "perhaps",
         "CHROMA_OTEL_COLLECTION_ENDPOINT": "http://127.0.0.1:9",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout.strip() == "{}", done.stderr
 
 
@@ -449,9 +445,7 @@ def use_and_mend(folder: Path) -> bool:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["chroma.sqlite3", *SEGMENT_FILES])
-def test_a_damaged_file_is_an_error_and_can_be_mended(
-    whole: Path, tmp_path: Path, name: str, damage: str
-) -> None:
+def test_a_damaged_file_is_an_error_and_can_be_mended(whole: Path, tmp_path: Path, name: str, damage: str) -> None:
     folder = tmp_path / "data"
     shutil.copytree(whole, folder)
     DAMAGES[damage]((folder if name == "chroma.sqlite3" else segment_of(folder)) / name)
@@ -684,9 +678,7 @@ def test_exact_search_of_many_near_vectors_is_exact(seed: int, k: int, some: boo
     vectors.extend(np.arange(600), rows, created, np.full(600, FOREVER))
     query = rows[0].astype(np.float32)
     every = similarities(query, rows).tolist()
-    ranked = sorted(
-        ((every[i], created[i], i) for i in range(600) if allowed is None or i in allowed), reverse=True
-    )
+    ranked = sorted(((every[i], created[i], i) for i in range(600) if allowed is None or i in allowed), reverse=True)
     assert vectors.search(query, k, now=0.0, allowed=allowed) == [(i, s) for s, _, i in ranked[:k]]
 
 
