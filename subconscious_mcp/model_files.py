@@ -457,7 +457,10 @@ def storage_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in DISK_FULL:
-            raise StorageFull(f"The disk is full; the model needs about 190 MB in {folder}.", "Make room.") from error
+            raise StorageFull(
+                f"The disk is full: there is no room for the model in {folder}.",
+                "Make room; the default model takes 90 MB, and up to 270 MB while it is installed.",
+            ) from error
         raise StorageError(
             f"{error.filename or folder} cannot be used: {error.strerror or error}.",
             "Make it writable, or set SUBCONSCIOUS_HOME to another folder.",
