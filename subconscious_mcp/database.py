@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,14 @@ or a browser's lock usually lasts, shorter than an agent's patience."""
 
 RECALL_WINDOW = 100
 _COLUMNS = "e.key, e.id, e.kind, e.task, e.answer, e.created_at, e.expires_at, e.tags, e.source"
+_TREE_PAGES = {2: 12, 5: 12, 10: 8, 13: 8}
+"""The pages of SQLite's trees by their first byte, and the length of their headers."""
+
+_TRACE_BYTES = 16
+"""A piece that is looked for after deleting: short enough to meet what is left of a text, long
+enough not to be met in others."""
+
+_MOST_TRACES = 128
 _MAX_VARIABLES = 500
 """Parameters a statement: below the 999 of the oldest SQLite that Python 3.10 may meet."""
 
@@ -59,32 +67,54 @@ class Database:
 
     Args:
         folder: The storage directory; it must exist. memory.db is made in it with mode 0600.
+        busy_seconds: See `BUSY_SECONDS`.
 
     Raises:
         StorageError: The file cannot be opened or written, was written by a newer version
             (nothing is changed then), or is no database (`StorageDamaged`).
     """
 
-    def __init__(self, folder: Path, *, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        migrations: Sequence[Sequence[str]] = MIGRATIONS,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
         self.path = folder / DATABASE_FILE
+        self._busy_seconds = busy_seconds
         self._write_lock = threading.RLock()
         self._read_lock = threading.RLock()
         with self._translated():
-            # SQLite gives the write-ahead log the mode of the database file.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._writer = self._connect()
+            # SQLite gives the write-ahead log the mode of the database file. The file stays open
+            # as long as the connections, because closing any descriptor of it would drop the
+            # locks that SQLite holds for this process (POSIX).
+            self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "rb", buffering=0)
+            opened: list[sqlite3.Connection] = []
             try:
+                opened.append(self._connect(len(migrations)))
+                self._writer = opened[0]
                 self._migrate(migrations)
-                self._reader = self._connect()
+                opened.append(self._connect(len(migrations)))
+                self._reader = opened[1]
             except BaseException:
-                self._writer.close()
+                for connection in opened:
+                    connection.close()
+                self._file.close()
                 raise
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, newest: int) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         try:
+            # Before anything that writes: a newer version may keep its file in another way.
+            found = connection.execute("PRAGMA user_version").fetchone()[0]
+            if found > newest:
+                raise StorageError(
+                    f"{self.path} was written by a newer version of subconscious-mcp (schema {found}).",
+                    "Upgrade this installation; nothing was changed.",
+                )
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA foreign_keys = ON")
             # What is forgotten is overwritten with zeros, also inside pages that stay in use.
@@ -99,11 +129,6 @@ class Database:
 
     def _migrate(self, migrations: Sequence[Sequence[str]]) -> None:
         found = self._writer.execute("PRAGMA user_version").fetchone()[0]
-        if found > len(migrations):
-            raise StorageError(
-                f"{self.path} was written by a newer version of subconscious-mcp (schema {found}).",
-                "Upgrade this installation; nothing was changed.",
-            )
         for number in range(found + 1, len(migrations) + 1):
             # One transaction a step: a kill leaves the file before or behind it, never between.
             with self._transaction():
@@ -116,6 +141,7 @@ class Database:
         with self._write_lock, self._read_lock:
             self._reader.close()
             self._writer.close()
+            self._file.close()
 
     # --- transactions and errors
 
@@ -124,7 +150,7 @@ class Database:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            raise _as_storage_error(error, self.path) from error
+            raise _as_storage_error(error, self.path, self._busy_seconds) from error
         except OSError as error:
             raise StorageError(
                 f"{self.path} cannot be opened: {error.strerror or error}.",
@@ -133,8 +159,11 @@ class Database:
 
     @contextmanager
     def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
-        """One write. A durable one has reached the disk when the block ends; the others survive
-        a kill of the process all the same, and only a power cut may take them."""
+        """Makes one write of the block.
+
+        A durable one has reached the disk when the block ends; the others survive a kill of the
+        process all the same, and only a power cut may take them.
+        """
         with self._write_lock, self._translated():
             connection = self._writer
             if not durable:
@@ -143,13 +172,9 @@ class Database:
                 connection.execute("BEGIN IMMEDIATE")
                 try:
                     yield connection
-                except BaseException:
-                    connection.execute("ROLLBACK")
-                    raise
-                try:
                     connection.execute("COMMIT")
                 except BaseException:
-                    # A full disk shows itself here, and SQLite may have rolled back already.
+                    # On a full disk SQLite may have rolled back already.
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                     raise
@@ -177,11 +202,15 @@ class Database:
             found = self._find_namespace(name, root)
             if found is not None:
                 return found
-            taken = bool(self._read("SELECT 1 FROM namespaces WHERE name = ?", (name,)))
-            own = f"{name}-{short_hash(root)}" if taken and root is not None else name
+            own, number = name, 1
+            while root is not None and self._read("SELECT 1 FROM namespaces WHERE name = ?", (own,)):
+                # Somebody may have asked for the very name with the hash.
+                own = f"{name}-{short_hash(root)}" + (f"-{number}" if number > 1 else "")
+                number += 1
             with self._transaction() as write:
                 write.execute(
-                    "INSERT INTO namespaces (name, root, created_at) VALUES (?, ?, ?)", (own, root, time.time())
+                    "INSERT INTO namespaces (name, root, created_at) VALUES (?, ?, ?)",
+                    (own, _root_as_stored(root), time.time()),
                 )
             registered = self._find_namespace(own, root)
             if registered is None:  # pragma: no cover - the insert above would have raised
@@ -190,11 +219,11 @@ class Database:
 
     def _find_namespace(self, name: str, root: str | None) -> Namespace | None:
         if root is not None:
-            rows = self._read("SELECT key, name, root FROM namespaces WHERE root = ?", (root,))
+            rows = self._read("SELECT key, name, root FROM namespaces WHERE root = ?", (_root_as_stored(root),))
         else:
             # Whoever asks for a name gets what bears it, a project's namespace too.
             rows = self._read("SELECT key, name, root FROM namespaces WHERE name = ?", (name,))
-        return Namespace(*rows[0]) if rows else None
+        return _namespace(*rows[0]) if rows else None
 
     def namespaces(self) -> list[tuple[Namespace, int]]:
         """Returns every namespace with its number of stored entries, by name."""
@@ -202,7 +231,7 @@ class Database:
             "SELECT n.key, n.name, n.root, (SELECT count(*) FROM entries e WHERE e.namespace = n.key) "
             "FROM namespaces n ORDER BY n.name"
         )
-        return [(Namespace(key, name, root), count) for key, name, root, count in rows]
+        return [(_namespace(key, name, root), count) for key, name, root, count in rows]
 
     # --- entries
 
@@ -261,16 +290,66 @@ class Database:
             with self._transaction() as write:
                 write.execute(f"DELETE FROM entries WHERE key IN ({_marks(some)})", some)
 
-    def scrub(self) -> bool:
-        """Empties the write-ahead log, where deleted text may still stand.
+    def scrub(self, texts: Sequence[str] = (), *, wait: bool = True) -> bool:
+        """Empties the write-ahead log, where deleted text may still stand, and looks for traces.
+
+        SQLite overwrites what it deletes, but not the copies that stay in the free part of a
+        page when its rows move to another one. They are rare; where a trace of `texts` is found
+        the file is written anew.
+
+        Args:
+            texts: What was deleted and must be in no file.
+            wait: Wait for another program that reads the database, as long as a write does.
 
         Returns:
-            False if another program reads the database just now; the text is gone at the next
-            call then.
+            False if another program reads the database just now; the text may still be there.
         """
         with self._write_lock, self._translated():
+            if not self._empty_log(wait):
+                return False
+            if self._has_traces(texts):
+                self._writer.execute("VACUUM")
+                return self._empty_log(wait)
+        return True
+
+    def _empty_log(self, wait: bool) -> bool:
+        if not wait:
+            self._writer.execute("PRAGMA busy_timeout = 0")
+        try:
             busy, _, _ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            self._writer.execute(f"PRAGMA busy_timeout = {int(self._busy_seconds * 1000)}")
         return not busy
+
+    def _has_traces(self, texts: Sequence[str]) -> bool:
+        """Returns whether the free parts of the file's pages hold a piece of one of the texts.
+
+        Reads the whole file, about 0.1 s for 100,000 entries. The write-ahead log must be empty.
+        """
+        pieces = {piece for text in texts for piece in _pieces(text)}
+        if not pieces:
+            return False
+        remains: list[bytes] = []
+        self._file.seek(0)
+        head = self._file.read(100)
+        # The format of the file is documented: https://sqlite.org/fileformat2.html
+        page_size = int.from_bytes(head[16:18], "big")
+        page_size = 65_536 if page_size == 1 else page_size
+        place = 0
+        self._file.seek(0)
+        while block := self._file.read(page_size * 256):
+            for start in range(0, len(block), page_size):
+                at = start + (100 if place + start == 0 else 0)
+                if block[at] not in _TREE_PAGES:
+                    continue
+                cells = int.from_bytes(block[at + 3 : at + 5], "big")
+                content = int.from_bytes(block[at + 5 : at + 7], "big") or 65_536
+                free = block[at + _TREE_PAGES[block[at]] + 2 * cells : start + content].strip(b"\0")
+                if free:
+                    remains.append(free)
+            place += len(block)
+        whole = b"\0".join(remains)
+        return any(piece in whole for piece in pieces)
 
     def entry(self, namespace: Namespace, entry_id: str) -> Entry | None:
         """Returns the entry with this id, expired or not, or None if the namespace has none."""
@@ -289,7 +368,7 @@ class Database:
 
     def tasks_by_id(self, namespace: Namespace, ids: Sequence[str]) -> dict[str, str]:
         """Returns the task texts of these entries; ids that are gone are left out."""
-        found = {}
+        found: dict[str, str] = {}
         for some in _portions(ids):
             rows = self._read(
                 f"SELECT id, task FROM entries WHERE namespace = ? AND id IN ({_marks(some)})", (namespace.key, *some)
@@ -370,14 +449,13 @@ class Database:
                 " JOIN vectors v ON v.fingerprint = ? AND v.entry = e.key WHERE e.namespace = ? AND e.kind = ?"
             )
             if keys is None:
-                rows = self._read(
-                    sql + " AND e.key > ? ORDER BY e.key LIMIT ?", (model, namespace, kind, after, limit)
-                )
+                rows = self._read(sql + " AND e.key > ? ORDER BY e.key LIMIT ?", (model, namespace, kind, after, limit))
             else:
                 for some in _portions(keys.tolist()):
                     rows += self._read(f"{sql} AND e.key IN ({_marks(some)})", (model, namespace, kind, *some))
         whole = b"".join(row[1] for row in rows)
-        if len(whole) != len(rows) * dimension * 2:
+        # Each, not the sum: one that is too long must not make up for one that is too short.
+        if any(len(row[1]) != dimension * 2 for row in rows):
             raise StorageDamaged(
                 f"{self.path} holds vectors of another length than the model's.",
                 "Run `subconscious-mcp doctor --repair`.",
@@ -397,7 +475,7 @@ class Database:
             " JOIN namespaces n ON n.key = e.namespace WHERE v.fingerprint = ? GROUP BY n.key, e.kind",
             (model,),
         )
-        return [(Namespace(key, name, root), kind, count) for key, name, root, kind, count in rows]
+        return [(_namespace(key, name, root), kind, count) for key, name, root, kind, count in rows]
 
     def ids(self, namespace: int, kind: Kind, fingerprint: str) -> dict[str, int]:
         """Returns id to key of every entry of a set that this embedder has embedded."""
@@ -412,18 +490,22 @@ class Database:
 
     def keys_of(self, ids: Sequence[str]) -> dict[str, int]:
         """Returns id to key of these entries; ids that are gone are left out."""
-        found = {}
+        found: dict[str, int] = {}
         for some in _portions(ids):
             found.update(self._read(f"SELECT id, key FROM entries WHERE id IN ({_marks(some)})", some))
         return found
 
-    def unembedded(self, fingerprint: str, limit: int) -> list[tuple[int, str]]:
-        """Returns key and task of entries that this embedder has not embedded, oldest first."""
+    def unembedded(self, fingerprint: str, limit: int, *, after: int = 0) -> list[tuple[int, str]]:
+        """Returns key and task of entries that this embedder has not embedded, oldest first.
+
+        Args:
+            after: Only entries with a larger key, so that going through many takes one pass.
+        """
         model = self._known_fingerprint(fingerprint) or -1
         return self._read(
-            "SELECT e.key, e.task FROM entries e WHERE NOT EXISTS"
+            "SELECT e.key, e.task FROM entries e WHERE e.key > ? AND NOT EXISTS"
             " (SELECT 1 FROM vectors v WHERE v.fingerprint = ? AND v.entry = e.key) ORDER BY e.key LIMIT ?",
-            (model, limit),
+            (after, model, limit),
         )
 
     def count_unembedded(self, fingerprint: str, namespace: Namespace | None = None) -> int:
@@ -507,8 +589,31 @@ class Database:
 
     def problems(self) -> list[str]:
         """Returns what SQLite's integrity check finds; empty when the file is sound."""
-        rows = self._read("PRAGMA integrity_check(20)")
+        try:
+            rows = self._read("PRAGMA integrity_check(20)")
+        except StorageDamaged as error:
+            # So damaged that the check itself cannot go on.
+            return [error.message]
         return [row[0] for row in rows if row[0] != "ok"]
+
+    def _copy(self, rows: Sequence[Sequence[Any]]) -> int:
+        """Stores rows that were read from another file: all but key and namespace as they were."""
+        copied = 0
+        with self._transaction() as write:
+            for row in rows:
+                cursor = write.execute(
+                    "INSERT OR IGNORE INTO entries"
+                    " (id, kind, task, answer, created_at, expires_at, tags, source, namespace)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*row[:6], json.dumps(_tags(row[6]), ensure_ascii=False), *row[7:]),
+                )
+                if cursor.rowcount == 1:
+                    copied += 1
+                    write.executemany(
+                        "INSERT INTO tags (tag, entry) VALUES (?, ?)",
+                        [(tag, cursor.lastrowid) for tag in dict.fromkeys(_tags(row[6]))],
+                    )
+        return copied
 
     def compact(self) -> None:
         """Rewrites the file without its free pages."""
@@ -528,42 +633,48 @@ def salvage(damaged: Path, fresh: Database) -> tuple[int, int]:
     source = sqlite3.connect(damaged.absolute().as_uri() + "?mode=ro", uri=True)
     copied = lost = 0
     try:
-        names = {key: (name, root) for key, name, root in _readable(source, "namespaces", "key, name, root")}
+        # Raises where not even the list of tables can be read.
+        source.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        namespaces: dict[object, Namespace] = {}
+        for row in _readable(source, "namespaces", "key, name, root"):
+            if row is not None and isinstance(row[1], str):
+                namespaces[row[0]] = fresh.namespace(row[1], _namespace(*row).root)
+        rows: list[Any] = []
         for row in _readable(source, "entries", _COLUMNS.replace("e.", "") + ", namespace"):
-            if row is None:
+            if row is None or not _is_sound(row):
                 lost += 1
                 continue
-            name, root = names.get(row[9], (f"salvaged-{row[9]}", None))
-            entry = _entry(row)
-            namespace = fresh.namespace(name, root)
-            with fresh._transaction() as write:
-                cursor = write.execute(
-                    "INSERT OR IGNORE INTO entries"
-                    " (id, namespace, kind, task, answer, created_at, expires_at, tags, source)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (entry.id, namespace.key, *row[2:9]),
-                )
-                write.executemany(
-                    "INSERT OR IGNORE INTO tags (tag, entry) VALUES (?, ?)",
-                    [(tag, cursor.lastrowid) for tag in dict.fromkeys(entry.tags)],
-                )
-            copied += 1
+            if row[9] not in namespaces:
+                namespaces[row[9]] = fresh.namespace(f"salvaged-{row[9]}", None)
+            rows.append((*row[1:9], namespaces[row[9]].key))
+            if len(rows) == _MAX_VARIABLES:
+                copied += fresh._copy(rows)
+                rows = []
+        copied += fresh._copy(rows)
     except sqlite3.DatabaseError:
-        # Not even the list of tables can be read.
         pass
     finally:
         source.close()
     return copied, lost
 
 
+def _is_sound(row: Sequence[Any]) -> bool:
+    """Returns whether a row of a damaged file holds what an entry may hold."""
+    return (
+        all(isinstance(text, str) for text in (*row[1:5], row[8]))
+        and row[2] in get_args(Kind)
+        and isinstance(row[5], (int, float))
+        and (row[6] is None or isinstance(row[6], (int, float)))
+    )
+
+
 def _readable(source: sqlite3.Connection, table: str, columns: str) -> Iterator[Any]:
-    """Yields the rows of a damaged table one by one, None for each stretch that cannot be read."""
-    try:
-        last = source.execute("SELECT max(key) FROM " + table).fetchone()[0] or 0
-    except sqlite3.DatabaseError:
-        last = 10_000_000
+    """Yields the rows of a damaged table one by one, None for each that cannot be read."""
+    last = _last_key(source, table)
+    # Without a known end, so many unreadable keys in a row are taken for it.
+    most_misses = 10_000 if last is None else last
     key, misses = 0, 0
-    while key < last and misses < 10_000:
+    while misses <= most_misses and (last is None or key < last):
         try:
             row = source.execute(f"SELECT {columns} FROM {table} WHERE key > ? ORDER BY key LIMIT 1", (key,)).fetchone()
             if row is None:
@@ -577,19 +688,36 @@ def _readable(source: sqlite3.Connection, table: str, columns: str) -> Iterator[
             try:
                 row = source.execute(f"SELECT {columns} FROM {table} WHERE key = ?", (key,)).fetchone()
             except sqlite3.DatabaseError:
-                yield None
+                if last is not None:
+                    yield None
                 continue
             if row is not None:
                 yield row
 
 
-def _as_storage_error(error: sqlite3.DatabaseError, path: Path) -> StorageError:
+def _last_key(source: sqlite3.Connection, table: str) -> int | None:
+    """Returns the highest key that a table has or had, None where that cannot be read."""
+    for sql in (f"SELECT max(key) FROM {table}", f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'"):
+        try:
+            row = source.execute(sql).fetchone()
+        except sqlite3.DatabaseError:
+            continue
+        return int(row[0]) if row and isinstance(row[0], int) else 0
+    return None
+
+
+def _as_storage_error(error: sqlite3.DatabaseError, path: Path, busy_seconds: float) -> StorageError:
     text = str(error)
+    # "Could not decode to UTF-8" comes with the text that could not, which belongs in no message.
+    if "malformed" in text or "not a database" in text or "corrupt" in text or "UTF-8" in text:
+        return StorageDamaged(
+            f"{path} is damaged.", "Run `subconscious-mcp doctor --repair`; it keeps the damaged file."
+        )
     if "is full" in text:
         return StorageFull(f"The disk of {path} is full.", "Free some space and try again; nothing was stored.")
     if "locked" in text or "busy" in text:
         return StorageBusy(
-            f"{path} is locked by another program for more than {BUSY_SECONDS:.0f} s.",
+            f"{path} is locked by another program for more than {busy_seconds:.0f} s.",
             "Close the program that has it open and try again; nothing was stored.",
         )
     if "readonly" in text or "unable to open" in text or "permission" in text.lower():
@@ -598,18 +726,47 @@ def _as_storage_error(error: sqlite3.DatabaseError, path: Path) -> StorageError:
             "Make the storage directory writable or set SUBCONSCIOUS_STORAGE_DIR to another folder.",
         )
     if "disk I/O error" in text:
-        return StorageError(f"The disk of {path} reports an error.", "Check the disk, then run `subconscious-mcp doctor`.")
-    if "malformed" in text or "not a database" in text or "corrupt" in text:
-        return StorageDamaged(f"{path} is damaged.", "Run `subconscious-mcp doctor --repair`; it keeps the damaged file.")
+        return StorageError(
+            f"The disk of {path} reports an error.", "Check the disk, then run `subconscious-mcp doctor`."
+        )
     return StorageError(f"{path}: {text}.", "Run `subconscious-mcp doctor`.")
 
 
 def _entry(row: Sequence[Any]) -> Entry:
+    return Entry(row[0], row[1], row[2], row[3], row[4], row[5], row[6], _tags(row[7]), row[8])
+
+
+def _tags(stored: Any) -> tuple[str, ...]:
     try:
-        tags = tuple(json.loads(row[7]))
-    except (ValueError, TypeError):
-        tags = ()
-    return Entry(row[0], row[1], row[2], row[3], row[4], row[5], row[6], tags, row[8])
+        tags = json.loads(stored)
+    except (ValueError, TypeError, RecursionError):
+        return ()
+    return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
+
+
+def _root_as_stored(root: str | None) -> str | bytes | None:
+    """Returns a folder as it is kept: as bytes where its name is not valid Unicode."""
+    if root is None:
+        return None
+    try:
+        root.encode("utf-8")
+    except UnicodeEncodeError:
+        return root.encode("utf-8", "surrogatepass")
+    return root
+
+
+def _namespace(key: int, name: str, root: str | bytes | None) -> Namespace:
+    return Namespace(key, name, root.decode("utf-8", "surrogatepass") if isinstance(root, bytes) else root)
+
+
+def _pieces(text: str) -> Iterator[bytes]:
+    """Yields parts of a text, spread evenly, so that what is left of it holds one of them."""
+    raw = text.encode("utf-8", "replace")
+    stride = max(_TRACE_BYTES, len(raw) // _MOST_TRACES)
+    for start in range(0, max(1, len(raw) - _TRACE_BYTES + 1), stride):
+        piece = raw[start : start + _TRACE_BYTES]
+        if len(piece) >= _TRACE_BYTES // 4:
+            yield piece
 
 
 def _marks(values: Sequence[Any]) -> str:

@@ -7,6 +7,7 @@ database every readable entry is copied into a fresh one, and the damaged file i
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import time
@@ -29,6 +30,7 @@ from subconscious_mcp.errors import (
 )
 from subconscious_mcp.local_store import LocalStore
 from subconscious_mcp.opening import load_embedder, open_store
+from subconscious_mcp.storage_lock import StorageLock
 
 LOW_SPACE_BYTES = 200_000_000
 """Room for a model's download and some growth."""
@@ -106,7 +108,8 @@ class Doctor:
             folder = folder.parent
         free = shutil.disk_usage(folder).free
         if free < LOW_SPACE_BYTES:
-            yield Finding("disk", "warning", f"{free / 1e6:.0f} MB free for {self._config.storage_dir}", "Free some space.")
+            room = f"{free / 1e6:.0f} MB free for {self._config.storage_dir}"
+            yield Finding("disk", "warning", room, "Free some space.")
         else:
             yield Finding("disk", "ok", f"{free / 1e9:.1f} GB free for {self._config.storage_dir}")
 
@@ -135,20 +138,18 @@ class Doctor:
             return
         try:
             store = self._opened()
-        except StorageDamaged as error:
-            yield Finding("memory.db", "problem", error.message, error.hint)
-            return
         except SubconsciousError as error:
-            yield Finding("storage", "problem", error.message, error.hint)
+            check = "memory.db" if isinstance(error, StorageDamaged) else "storage"
+            yield Finding(check, "problem", error.message, error.hint)
             return
         try:
-            yield from self._database(store)
+            # One part that cannot be looked at does not hide the others.
+            yield from _guarded("memory.db", self._database(store))
             if embedder is not None:
-                yield from self._vectors(store, embedder)
-                yield from self._index(store, embedder)
-            yield from self._echo_logs(folder)
-        except SubconsciousError as error:
-            yield Finding("storage", "problem", error.message, error.hint)
+                yield from _guarded("vectors", self._vectors(store, embedder))
+                yield from _guarded("index", self._index(store, embedder))
+            for path in sorted(folder.glob("echo_log*.jsonl")):
+                yield from _guarded(path.name, self._echo_log(path))
         finally:
             store.close()
 
@@ -168,18 +169,37 @@ class Doctor:
         return store
 
     def _set_aside(self) -> None:
-        """Keeps the damaged database under another name and copies what can be read into a new one."""
+        """Copies what can be read of the damaged database into a new one, and keeps the damaged file.
+
+        The new one is whole before it takes the place of the other: whoever is killed here finds
+        either of them, never an empty one.
+        """
         folder = self._config.storage_dir
-        kept = folder / f"memory.damaged-{time.strftime('%Y%m%d-%H%M%S')}.db"
-        for suffix in ("", "-wal", "-shm"):
-            file = folder / (database.DATABASE_FILE + suffix)
-            if file.exists():
-                file.replace(kept.with_name(kept.name + suffix))
-        fresh = database.Database(folder)
+        lock = StorageLock(folder, "subconscious-mcp doctor --repair")
         try:
-            self._salvaged = (*database.salvage(kept, fresh), kept)
+            damaged = folder / database.DATABASE_FILE
+            workshop = folder / "memory.salvage"
+            shutil.rmtree(workshop, ignore_errors=True)
+            workshop.mkdir(mode=0o700)
+            fresh = database.Database(workshop)
+            try:
+                copied, lost = database.salvage(damaged, fresh)
+            finally:
+                fresh.close()
+            kept = _unused(folder / f"memory.damaged-{time.strftime('%Y%m%d-%H%M%S')}.db")
+            for suffix in ("-wal", ""):
+                _copy(damaged.with_name(damaged.name + suffix), kept.with_name(kept.name + suffix))
+            for suffix in ("-wal", "-shm"):
+                damaged.with_name(damaged.name + suffix).unlink(missing_ok=True)
+            (workshop / database.DATABASE_FILE).replace(damaged)
+            shutil.rmtree(workshop, ignore_errors=True)
+            self._salvaged = (copied, lost, kept)
+        except OSError as error:
+            raise StorageError(
+                f"{folder} could not be repaired: {error.strerror or error}.", "Mend that and try again."
+            ) from error
         finally:
-            fresh.close()
+            lock.release(clean=False)
 
     def _database(self, store: LocalStore) -> Iterator[Finding]:
         if self._salvaged is not None:
@@ -251,14 +271,39 @@ class Doctor:
             store.index.compact()
             yield Finding("index", "mended", "deleted vectors have left its files")
 
-    def _echo_logs(self, folder: Path) -> Iterator[Finding]:
-        for path in sorted(folder.glob("echo_log*.jsonl")):
-            log = EchoLog(path, self._config.echo_log_max_bytes)
-            damaged = sum(line is None for line in log.lines())
-            if damaged and self._repair:
-                log.drop_damaged()
-                yield Finding(path.name, "mended", f"{damaged} damaged lines removed")
-            elif damaged:
-                yield Finding(path.name, "warning", f"{damaged} damaged lines, which reports pass over")
-            else:
-                yield Finding(path.name, "ok", f"{path.stat().st_size / 1e6:.1f} MB")
+    def _echo_log(self, path: Path) -> Iterator[Finding]:
+        log = EchoLog(path, self._config.echo_log_max_bytes)
+        damaged = sum(line is None for line in log.lines())
+        if damaged and self._repair:
+            log.drop_damaged()
+            yield Finding(path.name, "mended", f"{damaged} damaged lines removed")
+        elif damaged:
+            yield Finding(path.name, "warning", f"{damaged} damaged lines, which reports pass over")
+        else:
+            yield Finding(path.name, "ok", f"{path.stat().st_size / 1e6:.1f} MB")
+
+
+def _guarded(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    try:
+        yield from findings
+    except SubconsciousError as error:
+        yield Finding(check, "problem", error.message, error.hint)
+
+
+def _unused(path: Path) -> Path:
+    number = 1
+    candidate = path
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return candidate
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Gives a file a second name, or copies it where the file system has no such thing."""
+    if not source.exists():
+        return
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

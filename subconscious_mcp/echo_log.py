@@ -21,6 +21,11 @@ MAX_QUERY_CHARS = 1000
 """Longer queries are cut: the log tells phrasings apart, it does not keep texts."""
 CUT_MARK = "…"
 
+_SHARED_WORDS = 3
+_SHARED_CHARS = 12
+"""A query of at least so many words that a forgotten text holds, or a cut one that ends in so many
+of its first characters, tells of it. Fewer would take the lines of other entries along."""
+
 
 @dataclass(frozen=True, slots=True)
 class EchoLine:
@@ -49,6 +54,7 @@ class EchoLog:
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self.path = path
+        self._temporary = path.with_name(path.name + ".new")
         self._max_bytes = max_bytes
         # Four bytes a character at most, twice for an escape: a line stays below half the limit.
         self._max_chars = max(16, min(MAX_QUERY_CHARS, max_bytes // 16))
@@ -61,7 +67,7 @@ class EchoLog:
             StorageError: The file cannot be written.
         """
         whole = b"".join(self._encoded(line) for line in lines)
-        with self._lock, _translated(self.path):
+        with self._lock, _Translated(self.path):
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(descriptor, "ab") as file:
                 # A line that a kill cut short must not swallow this one.
@@ -102,17 +108,20 @@ class EchoLog:
             raise StorageError(f"{self.path} cannot be read: {error.strerror or error}.") from error
 
     def forget(self, entry_id: str, texts: Sequence[str]) -> None:
-        """Removes every line that names the entry or holds one of the texts.
+        """Removes every line that names the entry or holds one of the texts, or much of one.
 
         A recall that missed just before its task was remembered holds the same words, so the
         texts count as well as the id. Damaged lines go too: they may hold anything.
         """
-        cut = [self._cut(text).removesuffix(CUT_MARK) for text in texts]
+        plain = [_plain(text) for text in texts]
 
         def keeps(line: EchoLine) -> bool:
-            return line.entry_id != entry_id and not any(text in line.query for text in cut)
+            return line.entry_id != entry_id and not any(_shares(line.query, text) for text in plain)
 
-        if self.path.exists():
+        with _Translated(self.path):
+            # What a kill left in the middle of a rewrite.
+            self._temporary.unlink(missing_ok=True)
+        if self.path.is_file():
             self._rewrite(keeps, None)
 
     def drop_damaged(self) -> None:
@@ -121,7 +130,7 @@ class EchoLog:
 
     def _rewrite(self, keeps: Callable[[EchoLine], bool], budget: int | None) -> None:
         """Writes the kept lines, the newest `budget` bytes of them, in place of the file."""
-        with self._lock, _translated(self.path):
+        with self._lock, _Translated(self.path):
             with self.path.open("rb") as file:
                 if budget is not None:
                     size = file.seek(0, os.SEEK_END)
@@ -129,15 +138,15 @@ class EchoLog:
                     if size > budget:
                         file.readline()
                 kept = [raw for raw in file if (line := _parsed(raw)) is not None and keeps(line)]
-            temporary = self.path.with_name(self.path.name + ".new")
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            with os.fdopen(os.open(self._temporary, flags, 0o600), "wb") as file:
                 file.writelines(raw if raw.endswith(b"\n") else raw + b"\n" for raw in kept)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, self.path)
+            self._temporary.replace(self.path)
 
 
-class _translated:
+class _Translated:
     def __init__(self, path: Path) -> None:
         self._path = path
 
@@ -150,6 +159,30 @@ class _translated:
                 f"{self._path} cannot be written: {error.strerror or error}.",
                 "Mend that, or set SUBCONSCIOUS_ECHO_LOG_ENABLED=0.",
             ) from error
+
+
+def _plain(text: str) -> str:
+    """Returns a text without what two writings of the same words differ in."""
+    return " ".join(text.casefold().split())
+
+
+def _shares(query: str, text: str) -> bool:
+    """Returns whether a logged query holds a text (`_plain`), its beginning, or a good part of it."""
+    plain = _plain(query)
+    if text in plain:
+        return True
+    words = plain.removesuffix(CUT_MARK).rstrip()
+    if len(words.split()) >= _SHARED_WORDS and words in text:
+        return True
+    if not plain.endswith(CUT_MARK):
+        return False
+    # The query was cut somewhere behind the text's beginning.
+    start = words.find(text[:_SHARED_CHARS])
+    while start >= 0:
+        if text.startswith(words[start:]):
+            return True
+        start = words.find(text[:_SHARED_CHARS], start + 1)
+    return False
 
 
 def _ends_in_newline(path: Path) -> bool:

@@ -11,15 +11,16 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from subconscious_mcp.database import Database
-from subconscious_mcp.errors import IndexUnreadable, StorageError
+from subconscious_mcp.database import Database, VectorSet
+from subconscious_mcp.errors import IndexUnreadable, StorageError, SubconsciousError
 from subconscious_mcp.exact_search import ExactVectors
 from subconscious_mcp.records import Entry, Kind, Namespace, Near, NewEntry
 from subconscious_mcp.storage_lock import StorageLock
@@ -34,10 +35,18 @@ asked. Source: validation/results/search.json, the size at which both take about
 _PAGE = 20_000
 """Vectors read at once: bounds the copy to 15 MB for 384 dimensions."""
 _EMBED_BATCH = 64
+_ADD_BATCH = 512
+"""Vectors handed to the index at once, about half a second: closing waits for no more."""
 _PURGE_BATCH = 500
+_RETRY_SECONDS = 30.0
+_CLOSE_SECONDS = 2.0
 _FIRST_CANDIDATES = 64
 """Ids asked of the index for a small k: with its own recall below 1, some room above k makes
 the re-ranking by stored vectors exact in practice."""
+_ROUNDING = 1e-4
+"""By how much the index's order may differ from that of the stored vectors. Source: twice the
+bound in `exact_search`, because the index is asked with a query that is not rounded."""
+
 _MOST_CANDIDATES = 4096
 """Above this many ids, reading all vectors in order is faster than looking them up."""
 _COLLECTION = re.compile(r"(memory|note|episode|chunk)\.(\d+)\.([0-9a-f]{12})")
@@ -64,6 +73,10 @@ class _IndexState:
         ready: Sets that lack only what is `pending`.
         large: Ready sets that are too large for exact search, so that the index is asked.
         strangers: Ids that the index has and memory.db no longer.
+        failed: A search met damage that opening did not: the index is to be built anew.
+        losses: How often the index lost all trust. An answer counts only if that stayed the same
+            while it was found, because the index may have been emptied in between.
+        old: Sets of models that are not in use, which the index still has.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -71,6 +84,9 @@ class _IndexState:
     large: set[_SetName] = field(default_factory=set)
     pending: dict[_SetName, dict[int, str]] = field(default_factory=dict)
     strangers: list[tuple[_SetName, str]] = field(default_factory=list)
+    failed: bool = False
+    losses: int = 0
+    old: set[_SetName] = field(default_factory=set)
 
 
 class LocalStore:
@@ -110,6 +126,15 @@ class LocalStore:
         # loaded: a set that is loaded between the two would miss the entry.
         self._sets_lock = threading.RLock()
         self._state = _IndexState()
+        # After a kill Chroma may count vectors that it does not find.
+        self._doubtful = self._lock.after_kill
+        self._old_checked = False
+        # What was forgotten while another program read memory.db: its texts, to be looked for
+        # again. Guarded by the lock of the sets.
+        self._unscrubbed: list[str] | None = None
+        self._closed = False
+        self._following = False
+        self._close_lock = threading.Lock()
         self._fingerprint = ""
         self._dimension = 0
         self._wake = threading.Event()
@@ -152,12 +177,19 @@ class LocalStore:
         tags: Sequence[str] = (),
     ) -> list[Near]:
         self.last_used = time.monotonic()
-        found: dict[int, float] = {}
-        for kind in kinds:
-            name = _SetName(namespace.key, kind, fingerprint)
-            allowed = self.database.tagged(namespace, kind, tags) if tags else None
-            found.update(self._search(name, vector, k, now, allowed))
-        entries = self.database.entries(list(found))
+        wanted = k
+        while True:
+            found: dict[int, float] = {}
+            for kind in kinds:
+                name = _SetName(namespace.key, kind, fingerprint)
+                allowed = self.database.tagged(namespace, kind, tags) if tags else None
+                found.update(self._search(name, vector, wanted, now, allowed))
+            entries = self.database.entries(list(found))
+            gone = len(found) - len(entries)
+            if not gone or len(entries) >= k or len(found) < wanted:
+                break
+            # Deleted since they were found: they must not take the places of others.
+            wanted += gone
         near = [Near(entry, found[key]) for key, entry in entries.items()]
         near.sort(key=lambda n: (-n.similarity, -n.entry.created_at, -n.entry.key))
         return near[:k]
@@ -165,55 +197,80 @@ class LocalStore:
     def _search(
         self, name: _SetName, vector: NDArray[np.float32], k: int, now: float, allowed: NDArray[np.int64] | None
     ) -> list[tuple[int, float]]:
-        if name not in self._sets and self._in_index(name):
+        losses = self._trusted(name)
+        if name not in self._sets and losses is not None:
             try:
-                return self._search_index(name, vector, k, now, allowed)
+                found = self._search_index(name, vector, k, now, allowed)
+                if self._trusted(name) == losses:
+                    return found
             except IndexUnreadable as error:
                 log.warning("The vector index failed and is rebuilt; searching exactly meanwhile. %s", error)
-                self._distrust_index()
+                self._distrust_index(since=losses)
         return self._loaded(name, len(vector)).search(vector, k, now=now, allowed=allowed)
 
-    def _in_index(self, name: _SetName) -> bool:
+    def _trusted(self, name: _SetName) -> int | None:
+        """Returns the number of losses of trust if the index is to be asked, else None."""
         with self._state.lock:
-            return name in self._state.large
+            return self._state.losses if name in self._state.large else None
 
     def _loaded(self, name: _SetName, dimension: int) -> ExactVectors:
+        # Without the lock, which a write holds on its way to the disk.
+        loaded = self._sets.get(name)
+        if loaded is not None:
+            return loaded
         with self._sets_lock:
             loaded = self._sets.get(name)
             if loaded is None:
                 loaded = ExactVectors(dimension)
-                after = 0
-                while True:
-                    page = self.database.vector_set(
-                        name.namespace, name.kind, name.fingerprint, dimension, after=after, limit=_PAGE
-                    )
+                for page in self._pages(name, dimension):
                     loaded.extend(page.keys, page.vectors, page.created_at, page.expires_at)
-                    if len(page.keys) < _PAGE:
-                        break
-                    after = int(page.keys[-1])
                 self._sets[name] = loaded
             return loaded
+
+    def _pages(self, name: _SetName, dimension: int) -> Iterator[VectorSet]:
+        after = 0
+        while True:
+            page = self.database.vector_set(
+                name.namespace, name.kind, name.fingerprint, dimension, after=after, limit=_PAGE
+            )
+            yield page
+            if len(page.keys) < _PAGE:
+                return
+            after = int(page.keys[-1])
 
     def _search_index(
         self, name: _SetName, vector: NDArray[np.float32], k: int, now: float, allowed: NDArray[np.int64] | None
     ) -> list[tuple[int, float]]:
         """Asks the index for candidates, ranks them by their stored vectors, widens until k are found."""
         if allowed is not None and len(allowed) <= _MOST_CANDIDATES:
-            return self._rank(name, allowed, vector, k, now, None)
+            return self._rank(name, allowed, vector, k, now=now)
         with self._state.lock:
             pending = np.fromiter(self._state.pending.get(name, {}), dtype=np.int64)
         wanted = max(_FIRST_CANDIDATES, 4 * k)
         while wanted <= _MOST_CANDIDATES:
             ids = self.index.query(name.collection, vector, wanted)
             keys = np.fromiter(self.database.keys_of(ids).values(), dtype=np.int64)
-            found = self._rank(name, np.union1d(keys, pending), vector, k, now, allowed)
-            if len(found) >= k or len(ids) < wanted:
-                return found
+            both = np.union1d(keys, pending)
+            found = self._rank(name, both, vector, len(both), now=now, allowed=allowed)
+            if len(found) >= k and not self._ties_reach_further(found, keys, k):
+                return found[:k]
+            if len(ids) < wanted:
+                break
             wanted *= 4
-        # So much is filtered away that the index has no answer within reach.
-        everything = self.database.ids(name.namespace, name.kind, name.fingerprint)
-        keys = np.fromiter(everything.values(), dtype=np.int64) if allowed is None else allowed
-        return self._rank(name, keys, vector, k, now, None)
+        # So much is filtered away, or so much is equal, that the index has no answer within reach.
+        everything: list[tuple[int, float]] = []
+        for page in self._pages(name, len(vector)):
+            ranked = ExactVectors(len(vector))
+            ranked.extend(page.keys, page.vectors, page.created_at, page.expires_at)
+            everything += ranked.search(vector, k, now=now, allowed=allowed)
+        return everything
+
+    @staticmethod
+    def _ties_reach_further(found: list[tuple[int, float]], keys: NDArray[np.int64], k: int) -> bool:
+        """Returns whether an equal one, perhaps a newer one, may lie behind the index's last candidate."""
+        asked = set(keys.tolist())
+        last = min((similarity for key, similarity in found if key in asked), default=0.0)
+        return last > found[k - 1][1] - _ROUNDING
 
     def _rank(
         self,
@@ -221,8 +278,9 @@ class LocalStore:
         keys: NDArray[np.int64],
         vector: NDArray[np.float32],
         k: int,
+        *,
         now: float,
-        allowed: NDArray[np.int64] | None,
+        allowed: NDArray[np.int64] | None = None,
     ) -> list[tuple[int, float]]:
         few = self.database.vector_set(name.namespace, name.kind, name.fingerprint, len(vector), keys=keys)
         ranked = ExactVectors(len(vector))
@@ -247,6 +305,8 @@ class LocalStore:
                     expires = np.inf if entry.expires_at is None else entry.expires_at
                     loaded.append(key, vector, entry.created_at, expires)
                 self._note_pending(name, key, entry.id)
+            if self._unscrubbed is not None:
+                self._scrub((), wait=False)
         self._wake.set()
 
     def _note_pending(self, name: _SetName, key: int, entry_id: str) -> None:
@@ -260,10 +320,20 @@ class LocalStore:
                 return None
             self.database.delete([entry.key])
             self._leave_sets(entry.key, entry.id, namespace.key, entry.kind)
-        if not self.database.scrub():
-            log.warning("Another program reads memory.db: a forgotten text leaves its log with the next write.")
+            self._scrub((entry.task, entry.answer, *entry.tags), wait=True)
         self._wake.set()
         return entry
+
+    def _scrub(self, texts: Sequence[str], *, wait: bool) -> None:
+        """Makes the texts leave the files, and those for which that could not be done before."""
+        with self._sets_lock:
+            waiting = [*(self._unscrubbed or ()), *texts]
+            # Kept until it is done: an error must not forget them.
+            self._unscrubbed = waiting
+            if self.database.scrub(waiting, wait=wait):
+                self._unscrubbed = None
+            elif wait:
+                log.warning("Another program reads memory.db: a deleted text leaves its files with a later write.")
 
     def _leave_sets(self, key: int, entry_id: str, namespace: int, kind: Kind) -> None:
         for name, loaded in self._sets.items():
@@ -274,6 +344,9 @@ class LocalStore:
             with self._state.lock:
                 self._state.pending.get(name, {}).pop(key, None)
                 self._state.strangers.append((name, entry_id))
+                self._state.strangers += [
+                    (old, entry_id) for old in self._state.old if (old.namespace, old.kind) == (namespace, kind)
+                ]
 
     def purge_expired(self, now: float) -> int:
         purged = 0
@@ -288,8 +361,9 @@ class LocalStore:
             if len(over) < _PURGE_BATCH:
                 break
         if purged:
-            self.database.scrub()
             self._wake.set()
+        if purged or self._unscrubbed is not None:
+            self._scrub((), wait=False)
         return purged
 
     def embed_missing(
@@ -300,11 +374,9 @@ class LocalStore:
         stop: Callable[[], bool] = lambda: False,
     ) -> int:
         total = self.database.count_unembedded(fingerprint)
-        done = 0
-        while not stop():
-            rows = self.database.unembedded(fingerprint, _EMBED_BATCH)
-            if not rows:
-                break
+        done = after = 0
+        while not stop() and (rows := self.database.unembedded(fingerprint, _EMBED_BATCH, after=after)):
+            after = rows[-1][0]
             vectors = embed([task for _, task in rows])
             with self._sets_lock:
                 stored = self.database.set_vectors(fingerprint, [key for key, _ in rows], vectors)
@@ -338,23 +410,44 @@ class LocalStore:
         self._indexer = threading.Thread(
             target=self._follow, args=(idle_seconds,), name="subconscious-indexer", daemon=True
         )
+        self._following = True
         self._indexer.start()
 
     def _follow(self, idle_seconds: float) -> None:
-        large = any(count > self._exact_limit for _, _, count in self.database.sets(self._fingerprint))
-        while not large and time.monotonic() - self.last_used < idle_seconds:
-            if self._closing.wait(min(0.1, idle_seconds)):
-                return
-        while not self._closing.is_set():
-            self._wake.clear()
-            try:
-                self.bring_index_up_to_date()
-            except (IndexUnreadable, StorageError) as error:
-                log.error("The vector index could not be brought up to date; searching exactly. %s", error)
-                if self._closing.wait(30.0):
+        try:
+            while not self._has_large_set() and time.monotonic() - self.last_used < idle_seconds:
+                if self._closing.wait(min(0.1, idle_seconds)):
                     return
-            else:
-                self._wake.wait()
+            while not self._closing.is_set():
+                self._wake.clear()
+                try:
+                    self.bring_index_up_to_date()
+                except Exception as error:
+                    if self._closing.is_set():
+                        return
+                    known = isinstance(error, SubconsciousError)
+                    log.error(
+                        "The vector index could not be brought up to date; searching exactly. %s",
+                        error if known else type(error).__name__,
+                        exc_info=not known,
+                    )
+                    # Searches find what it lacks among what is pending, or load all: no hurry.
+                    if self._closing.wait(_RETRY_SECONDS):
+                        return
+                else:
+                    self._wake.wait()
+        finally:
+            with self._close_lock:
+                self._following = False
+                if self._closed:
+                    # `close` did not wait for this thread.
+                    self._release()
+
+    def _has_large_set(self) -> bool:
+        try:
+            return any(count > self._exact_limit for _, _, count in self.database.sets(self._fingerprint))
+        except StorageError:
+            return False
 
     def bring_index_up_to_date(self) -> tuple[int, int]:
         """Adds to the index what it lacks and removes what memory.db does not have.
@@ -367,23 +460,36 @@ class LocalStore:
         Raises:
             IndexUnreadable: It cannot be built anew either.
         """
-        for attempt in (1, 2):
-            try:
-                self.index.open()
-                added, removed = self._reconcile()
-                return added, removed
-            except IndexUnreadable as error:
-                if attempt == 2:
-                    raise
-                log.warning("The vector index cannot be read and is built anew from memory.db. %s", error)
-                self._distrust_index()
-                self.index.erase()
-        raise AssertionError("unreachable")
+        with self._state.lock:
+            failed, self._state.failed = self._state.failed, False
+        if failed:
+            self._lose_trust()
+            self.index.erase()
+        try:
+            self.index.open()
+            return self._reconcile()
+        except IndexUnreadable as error:
+            if self._closing.is_set():
+                raise
+            log.warning("The vector index cannot be read and is built anew from memory.db. %s", error)
+        self._lose_trust()
+        self.index.erase()
+        self.index.open()
+        return self._reconcile()
 
-    def _distrust_index(self) -> None:
+    def _lose_trust(self) -> None:
         with self._state.lock:
             self._state.ready.clear()
             self._state.large.clear()
+            self._state.losses += 1
+
+    def _distrust_index(self, since: int) -> None:
+        """Lets the index be built anew, unless that happened since the search that failed."""
+        with self._state.lock:
+            if self._state.losses != since:
+                return
+            self._state.failed = True
+        self._lose_trust()
         self._wake.set()
 
     def _reconcile(self) -> tuple[int, int]:
@@ -391,26 +497,54 @@ class LocalStore:
         sets = self.database.sets(self._fingerprint)
         names = {_SetName(namespace.key, kind, self._fingerprint) for namespace, kind, _ in sets}
         with self._state.lock:
-            unchecked = [item for item in sets if _SetName(item[0].key, item[1], self._fingerprint) not in self._state.ready]
-        if unchecked:
-            # A namespace, or a whole set, that memory.db does not have.
-            for collection in self.index.collections():
-                parts = _COLLECTION.fullmatch(collection)
-                if parts and parts[3] == self._fingerprint and collection not in {n.collection for n in names}:
-                    self.index.drop(collection)
+            ready = set(self._state.ready)
+        unchecked = [item for item in sets if _SetName(item[0].key, item[1], self._fingerprint) not in ready]
+        if unchecked or not self._old_checked:
+            removed += self._check_others({name.collection for name in names})
         for namespace, kind, _ in unchecked:
+            if self._closing.is_set():
+                return added, removed
             counts = self._check_set(namespace, kind)
             added, removed = added + counts[0], removed + counts[1]
+        if not self._closing.is_set():
+            self._doubtful = False
         added += self._add_pending({(n.key, kind): n for n, kind, _ in sets})
         removed += self._remove_strangers()
         self._free_large_sets({_SetName(n.key, kind, self._fingerprint): count for n, kind, count in sets})
         return added, removed
+
+    def _check_others(self, own: set[str]) -> int:
+        """Removes what memory.db does not have from the sets that are not in use.
+
+        Those of another model keep the vectors that memory.db keeps too.
+        """
+        removed = 0
+        for collection, count in self.index.collections().items():
+            name = _set_name(collection)
+            if name is None or collection in own:
+                continue
+            if name.fingerprint != self._fingerprint:
+                with self._state.lock:
+                    # Before it is compared: what is forgotten from here on is noted.
+                    self._state.old.add(name)
+                wanted = self.database.ids(name.namespace, name.kind, name.fingerprint).keys()
+                strangers = sorted(self.index.ids(collection) - wanted)
+                if wanted and not self._doubtful:
+                    self.index.remove(collection, strangers)
+                    removed += len(strangers)
+                    continue
+            self.index.drop(collection)
+            removed += count
+        self._old_checked = True
+        return removed
 
     def _check_set(self, namespace: Namespace, kind: Kind) -> tuple[int, int]:
         name = _SetName(namespace.key, kind, self._fingerprint)
         # Order matters: what is written from here on is noted as pending, and the index is
         # read before the database, so that nothing is taken for a stranger.
         present = self.index.ids(name.collection)
+        if self._doubtful and present:
+            present -= self.index.missing(name.collection)
         wanted = self.database.ids(namespace.key, kind, self._fingerprint)
         strangers = sorted(present - wanted.keys())
         missing = {key: entry_id for entry_id, key in wanted.items() if entry_id not in present}
@@ -420,9 +554,9 @@ class LocalStore:
             new = self._state.pending.pop(name, {})
         if missing.keys() - new.keys() and present:
             log.info("%d vectors missing in the index were added again.", len(missing.keys() - new.keys()))
-        self._add(namespace, name, missing | new)
-        with self._state.lock:
-            self._state.ready.add(name)
+        if self._add(namespace, name, missing | new):
+            with self._state.lock:
+                self._state.ready.add(name)
         return len(missing), len(strangers)
 
     def _add_pending(self, namespaces: dict[tuple[int, Kind], Namespace]) -> int:
@@ -432,22 +566,22 @@ class LocalStore:
         for name, keys in waiting:
             namespace = namespaces.get((name.namespace, name.kind))
             if namespace is not None and name.fingerprint == self._fingerprint:
-                self._add(namespace, name, keys)
+                if not self._add(namespace, name, keys):
+                    return added
                 added += len(keys)
             with self._state.lock:
                 for key in keys:
                     self._state.pending[name].pop(key, None)
         return added
 
-    def _add(self, namespace: Namespace, name: _SetName, keys: dict[int, str]) -> None:
+    def _add(self, namespace: Namespace, name: _SetName, keys: dict[int, str]) -> bool:
+        """Adds vectors to the index; returns False if the store was closed before all were added."""
         order = sorted(keys)
-        for start in range(0, len(order), _PAGE // 4):
+        for start in range(0, len(order), _ADD_BATCH):
             if self._closing.is_set():
-                return
-            some = np.array(order[start : start + _PAGE // 4], dtype=np.int64)
-            page = self.database.vector_set(
-                name.namespace, name.kind, name.fingerprint, self._dimension, keys=some
-            )
+                return False
+            some = np.array(order[start : start + _ADD_BATCH], dtype=np.int64)
+            page = self.database.vector_set(name.namespace, name.kind, name.fingerprint, self._dimension, keys=some)
             if len(page.keys):
                 self.index.add(
                     name.collection,
@@ -455,6 +589,7 @@ class LocalStore:
                     page.vectors.astype(np.float32),
                     {"namespace": namespace.name, "kind": name.kind, "fingerprint": name.fingerprint},
                 )
+        return True
 
     def _remove_strangers(self) -> int:
         with self._state.lock:
@@ -488,19 +623,23 @@ class LocalStore:
         for namespace, kind, _ in self.database.sets(self._fingerprint):
             name = _SetName(namespace.key, kind, self._fingerprint)
             names.add(name.collection)
-            present = self.index.ids(name.collection)
+            present = self.index.ids(name.collection) - self.index.missing(name.collection)
             wanted = self.database.ids(namespace.key, kind, self._fingerprint).keys()
             missing += len(wanted - present)
             strangers += len(present - wanted)
-        for collection, count in self.index.collections().items():
-            parts = _COLLECTION.fullmatch(collection)
-            if parts and parts[3] == self._fingerprint and collection not in names:
-                strangers += count
+        if missing:
+            # What is counted and not found is added again only after a second look.
+            self._doubtful = True
+        for collection in self.index.collections():
+            other = _set_name(collection)
+            if other is not None and collection not in names:
+                wanted = self.database.ids(other.namespace, other.kind, other.fingerprint).keys()
+                strangers += len(self.index.ids(collection) - wanted)
         return missing, strangers
 
     def rebuild_index(self) -> tuple[int, int]:
         """Erases the index and builds it anew; returns what `bring_index_up_to_date` does."""
-        self._distrust_index()
+        self._lose_trust()
         self.index.erase()
         return self.bring_index_up_to_date()
 
@@ -509,16 +648,35 @@ class LocalStore:
         self._fingerprint, self._dimension = fingerprint, dimension
 
     def close(self) -> None:
+        with self._close_lock:
+            if self._closed:
+                return
         self._closing.set()
         self._wake.set()
         if self._indexer is not None:
             # Chroma's calls cannot be interrupted; what they leave undone is mended at the next
             # opening, so a slow one does not hold up the end.
-            self._indexer.join(timeout=2.0)
-        if self._indexer is None or not self._indexer.is_alive():
+            self._indexer.join(timeout=_CLOSE_SECONDS)
+        with self._close_lock:
+            self._closed = True
+            self.database.close()
+            # Chroma must have no other owner before the thread has left it.
+            if not self._following:
+                self._release()
+
+    def _release(self) -> None:
+        try:
             self.index.close()
-        self.database.close()
-        self._lock.release()
+        except IndexUnreadable as error:
+            log.warning("The vector index could not be closed. %s", error)
+        finally:
+            # What a kill may have left is looked at by the next owner that has the time.
+            self._lock.release(clean=not self._doubtful)
+
+
+def _set_name(collection: str) -> _SetName | None:
+    parts = _COLLECTION.fullmatch(collection)
+    return _SetName(int(parts[2]), cast(Kind, parts[1]), parts[3]) if parts else None
 
 
 def _make_folder(folder: Path) -> None:

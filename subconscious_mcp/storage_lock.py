@@ -6,6 +6,7 @@ file's text is only for people: it names the holder.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -31,7 +32,11 @@ class Holder:
 
     def __str__(self) -> str:
         pid = f"process {self.pid}" if self.pid else "another process"
-        since = time.strftime(" since %Y-%m-%d %H:%M:%S", time.localtime(self.since)) if self.since else ""
+        since = ""
+        if self.since:
+            # Any number may stand in a damaged file.
+            with contextlib.suppress(ValueError, OverflowError, OSError):
+                since = time.strftime(" since %Y-%m-%d %H:%M:%S", time.localtime(self.since))
         return f"{pid}{f' ({self.command})' if self.command else ''}{since}"
 
 
@@ -41,6 +46,9 @@ class StorageLock:
     Args:
         folder: The storage directory; it must exist.
         command: What this process is, for the message that another one shows.
+
+    Attributes:
+        after_kill: The last holder did not release it: its process was ended, or the machine.
 
     Raises:
         StorageBusy: Another process holds it; the message names that process.
@@ -70,14 +78,23 @@ class StorageLock:
                 f"The storage directory {folder} is on a file system without locks: {error.strerror or error}.",
                 "Set SUBCONSCIOUS_STORAGE_DIR to a local folder.",
             ) from None
+        self.after_kill = os.fstat(self._fd).st_size > 0
         text = json.dumps({"pid": os.getpid(), "since": round(time.time(), 3), "command": command})
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, text.encode(), 0) if hasattr(os, "pwrite") else os.write(self._fd, text.encode())
-
-    def release(self) -> None:
-        """Gives the directory free. The file stays: removing it would race with the next holder."""
-        if self._fd is not None:
+        # On a full disk the holder stays unnamed, and reading works all the same.
+        with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
+            os.write(self._fd, text.encode())
+
+    def release(self, *, clean: bool = True) -> None:
+        """Gives the directory free. The file stays: removing it would race with the next holder.
+
+        Args:
+            clean: False leaves the next holder as if this one had been killed.
+        """
+        if self._fd is not None:
+            if clean:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._fd, 0)
             self._close()
 
     def _close(self) -> None:
@@ -90,8 +107,10 @@ def holder(folder: Path) -> Holder:
     """Returns who the lock file says holds `folder`; unknown parts are empty."""
     try:
         written = json.loads((folder / LOCK_FILE).read_text(encoding="utf-8"))
-        return Holder(int(written["pid"]), float(written["since"]), str(written["command"])[:100])
-    except (OSError, ValueError, TypeError, KeyError):
+        # One line, whatever a damaged file holds.
+        command = "".join(c for c in str(written["command"]) if c.isprintable())[:100]
+        return Holder(int(written["pid"]), float(written["since"]), command)
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return Holder(None, None, "")
 
 
