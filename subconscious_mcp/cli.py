@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from subconscious_mcp import __version__
 from subconscious_mcp.config import Resolved, namespace_name, project_dir, resolve, user_home
-from subconscious_mcp.errors import InvalidArgument, SubconsciousError, meaning
+from subconscious_mcp.errors import ConfigError, InvalidArgument, SubconsciousError, meaning
 from subconscious_mcp.namespaces import Derived, derive
 
 if TYPE_CHECKING:
@@ -142,12 +142,18 @@ def _serve_or_print(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from subconscious_mcp.server import serve
+    from subconscious_mcp.server import serve, serve_fault
 
-    resolved = resolve()
+    try:
+        resolved = resolve()
+        derived = _derived(resolved, None)
+    except ConfigError as error:
+        # Serving goes on: a client shows its user what a tool replies, and nothing of this line.
+        print(f"subconscious-mcp: {error}", file=sys.stderr)
+        serve_fault(error)
     for warning in resolved.warnings:
         print(f"subconscious-mcp: {warning}", file=sys.stderr)
-    return serve(resolved.config, _derived(resolved, None))
+    serve(resolved.config, derived)
 
 
 def _print_config(arguments: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ protocol versions whose messages need no translation. Anything else waits for th
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     # The handshake does not wait for numpy: a session is made while it is under way.
     from subconscious_mcp.session import Session
 
+log = logging.getLogger(__name__)
+
 # The versions with a handshake, oldest first. Source: the protocol's released revisions; a test
 # compares the replies given here with those of the SDK, version by version.
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -32,6 +35,8 @@ PLAIN_VERSIONS = ("2025-06-18", "2025-11-25")
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
 EARLY_THREADS = 4
 
 
@@ -117,12 +122,13 @@ class EarlySession:
             return False
         if method == "tools/list" and not params.get("cursor"):
             self._wire.expect_reply(request_id)
-            self._pool.submit(self._list, request_id)
+            self._pool.submit(self._answer, request_id, lambda: {"tools": self._session().descriptions()})
             return True
-        name = params.get("name")
-        if method == "tools/call" and isinstance(name, str) and isinstance(params.get("arguments", {}), dict):
-            self._wire.expect_reply(request_id)
-            self._pool.submit(self._call, request_id, name, params.get("arguments"))
+        if method == "tools/call" and isinstance(params.get("name"), str):
+            name, arguments = params["name"], params.get("arguments")
+            if takes_arguments(self._wire, request_id, arguments):
+                self._wire.expect_reply(request_id)
+                self._pool.submit(self._answer, request_id, lambda: call_result(self._session(), name, arguments))
             return True
         return False
 
@@ -143,11 +149,16 @@ class EarlySession:
         self._reply(request_id, initialize_result(self._version))
         return True
 
-    def _list(self, request_id: Any) -> None:
-        self._reply(request_id, {"tools": self._session().descriptions()})
-
-    def _call(self, request_id: Any, name: str, arguments: Any) -> None:
-        self._reply(request_id, call_result(self._session(), name, arguments))
+    def _answer(self, request_id: Any, make: Callable[[], dict[str, Any]]) -> None:
+        try:
+            result = make()
+        except Exception as error:
+            # A call never raises, so the session could not be made; a client waits nevertheless.
+            log.exception("The server could not start.")
+            text = f"The server could not start ({type(error).__name__}); see logs/server.log."
+            self._wire.send(error_reply(request_id, INTERNAL_ERROR, text))
+        else:
+            self._reply(request_id, result)
 
     def _reply(self, request_id: Any, result: dict[str, Any]) -> None:
         self._wire.send({"jsonrpc": "2.0", "id": request_id, "result": result})
@@ -171,6 +182,17 @@ def call_result(session: Session, name: str, arguments: Any) -> dict[str, Any]:
     if reply.payload is not None:
         result["structuredContent"] = reply.payload
     return result
+
+
+def takes_arguments(wire: Wire, request_id: Any, arguments: Any) -> bool:
+    """Returns whether a call's arguments are an object or left out; answers the call if not.
+
+    The SDK's own reply to such a request does not say what is wrong.
+    """
+    if arguments is None or isinstance(arguments, dict):
+        return True
+    wire.send(error_reply(request_id, INVALID_PARAMS, "arguments takes one JSON object."))
+    return False
 
 
 def error_reply(request_id: Any, code: int, text: str) -> dict[str, Any]:

@@ -26,10 +26,11 @@ from subconscious_mcp.early_session import (
     Handover,
     call_result,
     error_reply,
+    takes_arguments,
 )
 from subconscious_mcp.identity import INSTRUCTIONS, SERVER_NAME, SERVER_VERSION
 from subconscious_mcp.session import Session
-from subconscious_mcp.wire import DRAIN_SECONDS, STOP_SECONDS, End, Event, Oversized, Wire
+from subconscious_mcp.wire import End, Event, Oversized, Wire
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class _Feed:
         self._wire = wire
         self._handover = handover
         self._to_server = to_server
-        self._lines: list[Event] = [*handover.replay]
+        self._lines: list[Event] = [_replayable(line) for line in handover.replay]
         if handover.waiting is not None:
             self._lines.append(handover.waiting)
 
@@ -131,7 +132,7 @@ class _Feed:
         while True:
             event = self._lines.pop(0) if self._lines else self._wire.next_event()
             if isinstance(event, End):
-                self._wire.wait_until_answered(DRAIN_SECONDS if event is End.CLOSED else STOP_SECONDS)
+                self._wire.wait_until_answered()
                 return
             message = _parsed(self._wire, event)
             if message is None:
@@ -139,8 +140,36 @@ class _Feed:
             if replayed > 0:
                 replayed -= 1
             elif isinstance(message, types.JSONRPCRequest):
+                arguments = (message.params or {}).get("arguments")
+                if message.method == "tools/call" and not takes_arguments(self._wire, message.id, arguments):
+                    continue
                 self._wire.expect_reply(message.id)
+            elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+                # The SDK answers no request that was cancelled.
+                self._wire.expect_no_reply((message.params or {}).get("requestId"))
             send(SessionMessage(message))
+
+
+def _replayable(line: bytes) -> bytes:
+    """Returns a handshake that was answered already in a form that the SDK takes.
+
+    The early session looks at less of it than the SDK, and a handshake that is refused at its
+    replay would end in a client that believes in a session which the SDK does not know.
+    """
+    message = json.loads(line)
+    if message["method"] != "initialize":
+        return line
+    params = message["params"]
+    try:
+        types.InitializeRequestParams.model_validate(params, by_name=False)
+    except ValidationError:
+        client = params["clientInfo"]
+        message["params"] = {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {},
+            "clientInfo": {"name": client["name"], "version": client["version"]},
+        }
+    return json.dumps(message).encode()
 
 
 def _parsed(wire: Wire, event: bytes | Oversized) -> types.JSONRPCMessage | None:

@@ -14,16 +14,18 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, NoReturn
 
-from subconscious_mcp.config import Config
+from subconscious_mcp.config import ENV_PREFIX, Config, resolve
 from subconscious_mcp.early_session import EarlySession
+from subconscious_mcp.errors import ConfigError, meaning
 from subconscious_mcp.logs import log_to_file
-from subconscious_mcp.namespaces import Derived
-from subconscious_mcp.wire import DRAIN_SECONDS, STOP_SECONDS, End, Wire, own_standard_streams
+from subconscious_mcp.namespaces import DEFAULT, Derived
+from subconscious_mcp.wire import End, Wire, own_standard_streams
 
 if TYPE_CHECKING:
+    from subconscious_mcp.memory import Memory
     from subconscious_mcp.opening import SharedMemory
     from subconscious_mcp.session import Session
 
@@ -37,24 +39,32 @@ CHROMA_IDLE_SECONDS = 3.0
 
 
 class _Parts:
-    """What serving needs and what takes long to make, made in the background."""
+    """What serving needs and what takes long to make, made in the background.
 
-    def __init__(self, config: Config, derived: Derived, wire: Wire) -> None:
+    Args:
+        fault: Told to every call in place of its result, where there is one.
+    """
+
+    def __init__(self, config: Config, derived: Derived, wire: Wire, fault: ConfigError | None) -> None:
         self._config = config
         self._derived = derived
         self._wire = wire
-        self._made: Future[tuple[Session, SharedMemory]] = Future()
+        self._fault = fault
+        self._made: Future[Session] = Future()
+        self._memory: SharedMemory | None = None
         self._sdk_wanted = threading.Event()
         self._sdk_there = threading.Event()
         threading.Thread(target=self._run, name="subconscious-start", daemon=True).start()
 
     def _run(self) -> None:
-        from subconscious_mcp.opening import SharedMemory
-        from subconscious_mcp.session import Session
-
-        memory = SharedMemory(self._config, command="subconscious-mcp server", idle_seconds=CHROMA_IDLE_SECONDS)
-        self._made.set_result((Session(self._config, self._derived, memory.get), memory))
-        memory.warm()
+        try:
+            session = self._make()
+        except BaseException as error:  # whoever waits for it must not wait for ever
+            self._made.set_exception(error)
+            return
+        self._made.set_result(session)
+        if self._memory is not None:
+            self._memory.warm()
         while not self._sdk_wanted.wait(0.1):
             if time.monotonic() - self._wire.last_line >= SDK_IDLE_SECONDS:
                 break
@@ -62,9 +72,22 @@ class _Parts:
 
         self._sdk_there.set()
 
+    def _make(self) -> Session:
+        from subconscious_mcp.opening import SharedMemory
+        from subconscious_mcp.session import Session
+
+        if self._fault is not None:
+            return Session(self._config, self._derived, self._refuse)
+        self._memory = SharedMemory(self._config, command="subconscious-mcp server", idle_seconds=CHROMA_IDLE_SECONDS)
+        return Session(self._config, self._derived, self._memory.get)
+
+    def _refuse(self) -> Memory:
+        assert self._fault is not None
+        raise self._fault
+
     def session(self) -> Session:
         """Returns the session, waiting for the imports that it needs."""
-        return self._made.result()[0]
+        return self._made.result()
 
     def sdk_is_there(self) -> bool:
         return self._sdk_there.is_set()
@@ -76,43 +99,58 @@ class _Parts:
         serve_sdk(self._wire, self.session(), early.handover)
 
     def close(self) -> None:
-        self._made.result()[1].close()
+        wait([self._made])
+        if self._memory is not None:
+            self._memory.close()
 
 
-def serve(config: Config, derived: Derived) -> int:
+def serve(config: Config, derived: Derived) -> NoReturn:
     """Serves one client over stdio until it closes its end or a signal comes.
 
-    Returns:
-        The exit code: 0, also after SIGTERM and SIGINT.
+    Ends the process with exit code 0, also after SIGTERM and SIGINT.
     """
+    _serve(config, derived, None)
+
+
+def serve_fault(fault: ConfigError) -> NoReturn:
+    """Serves one client although the settings cannot be used: every call answers why.
+
+    A client shows no more of a server that does not start than that it is gone; from a call's
+    reply its agent can tell the user what to mend. Ends the process with the exit code of `fault`.
+    """
+    # Settings that nothing can be read from or written to; only the tools' descriptions use them.
+    config = resolve({f"{ENV_PREFIX}HOME": os.devnull}).config
+    _serve(config, Derived(DEFAULT, None, "no settings"), fault)
+
+
+def _serve(config: Config, derived: Derived, fault: ConfigError | None) -> NoReturn:
     wire = own_standard_streams()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: wire.stop())
-    log_to_file(config.home / "logs" / "server.log", config.log_level)
-    parts = _Parts(config, derived, wire)
+    if fault is None:
+        log_to_file(config.home / "logs" / "server.log", config.log_level)
+    parts = _Parts(config, derived, wire, fault)
     wire.start()
     early = EarlySession(wire, parts.session, parts.sdk_is_there)
     early.serve()
     end = early.handover.waiting
     if isinstance(end, End):
         # Over before the SDK was needed: it is not imported only to say goodbye.
-        wire.wait_until_answered(DRAIN_SECONDS if end is End.CLOSED else STOP_SECONDS)
+        wire.wait_until_answered()
     else:
         parts.serve_with_sdk(early)
     parts.close()
-    _leave()
-    return 0
+    _leave(0 if fault is None else meaning(fault).exit_code)
 
 
-def _leave() -> None:
-    """Ends the process at once if a call is still under way that nobody waits for any more.
+def _leave(exit_code: int) -> NoReturn:
+    """Ends the process at once: everything acknowledged is on the disk.
 
-    Everything acknowledged is on the disk, and the interpreter would wait for that call.
+    The interpreter's own end would wait for calls that nobody waits for any more, and would
+    pull itself away from under threads that are loading a model or the SDK.
     """
     logging.shutdown()
-    others = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
-    if any(thread.is_alive() and "early" not in thread.name for thread in others):
-        os._exit(0)
+    os._exit(exit_code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

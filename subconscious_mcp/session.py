@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from subconscious_mcp.config import Config
-from subconscious_mcp.errors import InvalidArgument, SubconsciousError
+from subconscious_mcp.errors import ConfigError, InvalidArgument, SubconsciousError
 from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.namespaces import Derived
 from subconscious_mcp.render import Payload
@@ -65,7 +65,8 @@ class Session:
             memory = self._memory()
             return Reply(tool.run(memory, self._scope_on(memory), values))
         except SubconsciousError as error:
-            if not isinstance(error, InvalidArgument):
+            # Neither is news to whoever reads the log: the caller's own mistake, and what was told at the start.
+            if not isinstance(error, (InvalidArgument, ConfigError)):
                 log.error("%s failed: %s", name[:60], error)
             return Reply(None, str(error))
         except Exception as error:

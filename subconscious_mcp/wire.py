@@ -7,6 +7,7 @@ at standard error, so that a print of any library, Python or native, cannot corr
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import sys
@@ -44,15 +45,18 @@ class Wire:
     Args:
         read_fd: Descriptor of the requests.
         write_fd: Descriptor of the replies.
+        max_line_bytes: See `MAX_LINE_BYTES`.
     """
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
+    def __init__(self, read_fd: int, write_fd: int, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._read_fd = read_fd
         self._write_fd = write_fd
+        self._max_line_bytes = max_line_bytes
         self._write_lock = threading.Lock()
         self._broken = False
         self._waiting: set[Any] = set()
         self._answered = threading.Condition()
+        self._stop_by = math.inf
         # The reader pauses when 256 lines wait: that is the back-pressure.
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._room = threading.Semaphore(256)
@@ -65,11 +69,12 @@ class Wire:
     def _read(self) -> None:
         try:
             with os.fdopen(self._read_fd, "rb", closefd=False) as stream:
-                while raw := stream.readline(MAX_LINE_BYTES + 1):
+                most = self._max_line_bytes
+                while raw := stream.readline(most + 1):
                     self._room.acquire()
                     self.last_line = time.monotonic()
-                    if len(raw) > MAX_LINE_BYTES:
-                        while not raw.endswith(b"\n") and (raw := stream.readline(MAX_LINE_BYTES)):
+                    if len(raw) > most:
+                        while not raw.endswith(b"\n") and (raw := stream.readline(most)):
                             pass
                         self.events.put(Oversized())
                     else:
@@ -86,7 +91,9 @@ class Wire:
         return event
 
     def stop(self) -> None:
-        """Ends the stream of events as a signal does."""
+        """Ends the stream of events as a signal does, also where the end is being waited out."""
+        # Called by a signal handler, which may take no lock that the thread below it holds.
+        self._stop_by = min(self._stop_by, time.monotonic() + STOP_SECONDS)
         self.events.put(End.STOPPED)
 
     def expect_reply(self, request_id: Any) -> None:
@@ -94,13 +101,19 @@ class Wire:
         with self._answered:
             self._waiting.add(_hashable(request_id))
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Writes one message as one line."""
-        self.send_line(json.dumps(message, ensure_ascii=False, separators=(",", ":")), message)
+    def expect_no_reply(self, request_id: Any) -> None:
+        """Notes that nobody waits for a reply any more: it came, or the client cancelled the request."""
+        with self._answered:
+            self._waiting.discard(_hashable(request_id))
+            self._answered.notify_all()
 
-    def send_line(self, line: str, message: dict[str, Any]) -> None:
-        """Writes a message that is serialised already; a client that is gone loses it."""
-        data = line.encode("utf-8", "replace") + b"\n"
+    def send(self, message: dict[str, Any]) -> None:
+        """Writes one message as one line; a client that is gone loses it."""
+        try:
+            data = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        except UnicodeEncodeError:
+            # The id of a request may hold a lone surrogate, and the reply must bear that very id.
+            data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         with self._write_lock:
             view = memoryview(data)
             while view and not self._broken:
@@ -109,14 +122,23 @@ class Wire:
                 except OSError:
                     self._broken = True
         if "method" not in message:
-            with self._answered:
-                self._waiting.discard(_hashable(message.get("id")))
-                self._answered.notify_all()
+            self.expect_no_reply(message.get("id"))
 
-    def wait_until_answered(self, seconds: float) -> bool:
-        """Waits until every request has its reply; returns whether that came to be."""
+    def wait_until_answered(self) -> bool:
+        """Waits until every request has its reply, as long as the end of the session allows.
+
+        Returns:
+            Whether that came to be.
+        """
+        drained_by = time.monotonic() + DRAIN_SECONDS
         with self._answered:
-            return self._answered.wait_for(lambda: not self._waiting or self._broken, seconds)
+            while self._waiting and not self._broken:
+                left = min(drained_by, self._stop_by) - time.monotonic()
+                if left <= 0:
+                    return False
+                # In slices, because a signal cannot wake a thread that waits here.
+                self._answered.wait(min(left, 0.1))
+            return True
 
 
 def _hashable(request_id: Any) -> Any:
@@ -130,8 +152,11 @@ def own_standard_streams() -> Wire:
     Returns:
         The wire over private duplicates of them.
     """
-    sys.stdout.flush()
-    read_fd, write_fd = os.dup(0), os.dup(1)
+    try:
+        sys.stdout.flush()
+        read_fd, write_fd = os.dup(0), os.dup(1)
+    except (AttributeError, OSError):
+        raise SystemExit("subconscious-mcp: standard input or output is closed, so there is no client.") from None
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
