@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from subconscious_mcp import __version__
 from subconscious_mcp.config import Resolved, namespace_name, project_dir, resolve, user_home
@@ -18,8 +18,6 @@ from subconscious_mcp.namespaces import Derived, derive
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from subconscious_mcp.memory import Memory, Scope
 
 EXIT_INTERRUPTED = 130
 EXIT_PROBLEM = 1
@@ -183,85 +181,92 @@ def _print_config(arguments: argparse.Namespace) -> int:
 
 
 def _remember(arguments: argparse.Namespace) -> int:
-    from subconscious_mcp import memory, render, tables
+    from subconscious_mcp import tables
 
-    answer = sys.stdin.read() if arguments.answer == "-" else arguments.answer
-    with _opened(arguments) as (opened, scope):
-        done = opened.remember(
-            scope,
-            arguments.task,
-            answer,
-            tags=arguments.tag,
-            ttl_seconds=memory.UNSET if arguments.ttl is None else arguments.ttl,
-            skip_if_duplicate=arguments.skip_if_duplicate,
-        )
-    _show(arguments, render.remember_payload(done), lambda console: tables.print_remembered(console, done))
+    values: dict[str, Any] = {
+        "task": arguments.task,
+        "answer": sys.stdin.read() if arguments.answer == "-" else arguments.answer,
+        "tags": arguments.tag,
+        "skip_if_duplicate": arguments.skip_if_duplicate,
+    }
+    if arguments.ttl is not None:
+        values["ttl_seconds"] = arguments.ttl
+    done = _carry_out(arguments, "remember", values)
+    _show(arguments, done.payload, lambda console: tables.print_remembered(console, done.payload))
     return 0
 
 
 def _recall(arguments: argparse.Namespace) -> int:
-    from subconscious_mcp import render, tables
+    from subconscious_mcp import tables
 
-    with _opened(arguments) as (opened, scope):
-        found = opened.recall(
-            scope, arguments.task, threshold=arguments.threshold, top_k=arguments.top_k, tags=arguments.tag
-        )
-    _show(arguments, render.recall_payload(found), lambda console: tables.print_recall(console, found))
-    return 0 if found.hit else EXIT_MISS
+    values = {
+        "task": arguments.task,
+        "threshold": arguments.threshold,
+        "top_k": arguments.top_k,
+        "tags": arguments.tag,
+    }
+    done = _carry_out(arguments, "recall", values)
+    threshold = done.threshold if arguments.threshold is None else arguments.threshold
+    _show(arguments, done.payload, lambda console: tables.print_recall(console, done.payload, threshold))
+    return 0 if done.payload["hit"] else EXIT_MISS
 
 
 def _echo(arguments: argparse.Namespace) -> int:
-    from subconscious_mcp import render, tables
+    from subconscious_mcp import tables
 
-    with _opened(arguments) as (opened, scope):
-        echoes = opened.echo(scope, arguments.task, top_k=arguments.top_k, tags=arguments.tag)
-    _show(arguments, render.echo_payload(echoes), lambda console: tables.print_echoes(console, echoes))
+    values = {"task": arguments.task, "top_k": arguments.top_k, "tags": arguments.tag}
+    done = _carry_out(arguments, "echo", values)
+    _show(arguments, done.payload, lambda console: tables.print_echoes(console, done.payload))
     return 0
 
 
 def _forget(arguments: argparse.Namespace) -> int:
-    from subconscious_mcp import render
-
-    with _opened(arguments) as (opened, scope):
-        forgotten = opened.forget(scope, arguments.entry_id)
-        text = "forgotten" if forgotten else f"there is no such entry in namespace {scope.namespace.name}"
-    _show(arguments, render.forget_payload(forgotten), lambda console: console.print(text, markup=False))
+    done = _carry_out(arguments, "forget", {"entry_id": arguments.entry_id})
+    forgotten = done.payload["forgotten"]
+    text = "forgotten" if forgotten else f"there is no such entry in namespace {done.namespace}"
+    _show(arguments, done.payload, lambda console: console.print(text, markup=False))
     return 0 if forgotten else EXIT_MISS
 
 
 def _stats(arguments: argparse.Namespace) -> int:
-    from subconscious_mcp import render, tables
+    from subconscious_mcp import tables
 
-    with _opened(arguments) as (opened, scope):
-        stats = opened.stats(scope)
-    name = scope.namespace.name
-    _show(arguments, render.stats_payload(stats), lambda console: tables.print_stats(console, stats, name))
+    done = _carry_out(arguments, "stats", {})
+    _show(arguments, done.payload, lambda console: tables.print_stats(console, done.payload, done.namespace))
     return 0
 
 
 def _drift(arguments: argparse.Namespace) -> int:
-    from subconscious_mcp import render, tables
+    from subconscious_mcp import tables
 
-    with _opened(arguments) as (opened, scope):
-        found = opened.drift_report(scope, min_hits=arguments.min_hits, min_spread=arguments.min_spread)
-    _show(arguments, render.drift_payload(found), lambda console: tables.print_drift(console, found))
+    values = {"min_hits": arguments.min_hits, "min_spread": arguments.min_spread}
+    done = _carry_out(arguments, "drift", values)
+    _show(arguments, done.payload, lambda console: tables.print_drift(console, done.payload))
     return 0
 
 
-@contextmanager
-def _opened(arguments: argparse.Namespace) -> Iterator[tuple[Memory, Scope]]:
-    """Opens the memory for one verb, in the namespace that was asked for or is the project's."""
+class _Done(NamedTuple):
+    """What a verb came to, and in which namespace and with which threshold."""
+
+    payload: dict[str, Any]
+    namespace: str
+    threshold: float
+
+
+def _carry_out(arguments: argparse.Namespace, verb: str, values: dict[str, Any]) -> _Done:
+    """Carries out a verb in the namespace that was asked for or is the project's."""
     from subconscious_mcp.opening import open_memory
+    from subconscious_mcp.verbs import carry_out
 
     resolved = resolve()
     derived = _derived(resolved, arguments.namespace)
-    with _model_progress(arguments) as progress:
-        memory = open_memory(
-            resolved.config, command=f"subconscious-mcp {sys.argv[1]}" if sys.argv[1:] else "", progress=progress
-        )
+    with _model_progress() as progress:
+        command = f"subconscious-mcp {verb}"
+        memory = open_memory(resolved.config, command=command, progress=progress)
         try:
             root = None if derived.root is None else str(derived.root)
-            yield memory, memory.scope(resolved.config, derived.name, root)
+            scope = memory.scope(resolved.config, derived.name, root)
+            return _Done(carry_out(memory, scope, verb, values), scope.namespace.name, scope.threshold)
         finally:
             memory.close()
 
@@ -288,7 +293,7 @@ def _show(arguments: argparse.Namespace, payload: Any, table: Callable[[Console]
 def _demo(arguments: argparse.Namespace) -> int:
     from subconscious_mcp import demo
 
-    with _model_progress(arguments) as progress:
+    with _model_progress() as progress:
         seen = demo.run(resolve().config, _console(), progress, arguments.json)
     if arguments.json:
         print(json.dumps(seen, ensure_ascii=False))
@@ -300,7 +305,7 @@ def _model_install(arguments: argparse.Namespace) -> int:
 
     config = resolve().config
     name = arguments.model or config.embedding_model
-    with _model_progress(arguments) as progress:
+    with _model_progress() as progress:
         model_files.install(
             name, config.models_dir, source=arguments.source, from_path=arguments.from_path, progress=progress
         )
@@ -345,7 +350,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     console = _console()
     findings = []
-    with _model_progress(arguments) as progress:
+    with _model_progress() as progress:
         doctor = Doctor(resolve(), repair=arguments.repair, compact=arguments.compact, progress=progress)
         for finding in doctor.examine():
             findings.append(finding)
@@ -371,7 +376,7 @@ def _console() -> Console:
 
 
 @contextmanager
-def _model_progress(arguments: argparse.Namespace) -> Iterator[Callable[[str, int, int], None]]:
+def _model_progress() -> Iterator[Callable[[str, int, int], None]]:
     """Shows downloads on standard error: a bar on a terminal, else a line for each."""
     from rich.console import Console
 

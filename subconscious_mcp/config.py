@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from subconscious_mcp import locate
 from subconscious_mcp.errors import ConfigError
+from subconscious_mcp.locate import ENV_PREFIX
 
-ENV_PREFIX = "SUBCONSCIOUS_"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MODEL_DOWNLOAD_CHOICES = ("auto", "never")
 MAX_TTL_SECONDS = 100 * 365 * 86_400
@@ -36,6 +37,9 @@ class Config:
         echo_log_max_bytes: Size above which the older half of the echo log is dropped.
         namespace: The namespace that was asked for; None derives it from the project.
         model_download: `auto` installs a missing model at first use, `never` does not.
+        engine: A background process may serve all windows; otherwise each serves itself.
+        engine_idle_seconds: How long the engine waits for a client before it ends.
+        engine_transport: `unix`, `tcp`, or `auto`: Unix sockets where there are any.
     """
 
     home: Path
@@ -50,6 +54,9 @@ class Config:
     namespace: str | None
     capture_enabled: bool
     model_download: str
+    engine: bool
+    engine_idle_seconds: float
+    engine_transport: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +154,14 @@ def _choice(*choices: str) -> Callable[[Any], str]:
     return parse
 
 
+def _seconds(raw: Any) -> float:
+    takes = "a number of seconds from 0.1 to 31536000"
+    value = _number(raw, takes)
+    if not 0.1 <= value <= 31_536_000:
+        raise ValueError(takes)
+    return value
+
+
 def _model_download(raw: Any) -> str:
     # People write `false` for "do not", so the words of a boolean are taken too.
     try:
@@ -201,6 +216,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("capture_enabled", True, _boolean, "let hooks capture sessions"),
     Setting("models_dir", None, _text, "folder of the installed models"),
     Setting("model_download", "auto", _model_download, "install a missing model at first use"),
+    Setting("engine", True, _boolean, "serve all windows from one background process"),
+    Setting("engine_idle_seconds", 600.0, _seconds, "quiet after which the engine ends"),
+    Setting("engine_transport", "auto", _choice("auto", "unix", "tcp"), "how pipes reach the engine"),
 )
 _NULLABLE = {"default_ttl_seconds", "namespace", "storage_dir", "models_dir"}
 
@@ -212,12 +230,9 @@ def default_home(environ: Mapping[str, str] | None = None) -> Path:
         ConfigError: The user has no home folder and the variable is not set.
     """
     env = os.environ if environ is None else environ
-    given = env.get(ENV_PREFIX + "HOME", "").strip()
-    if given:
-        return _absolute(given, Path.cwd())
     try:
-        return Path.home() / ".subconscious-mcp"
-    except RuntimeError:
+        return Path(locate.home_folder(env))
+    except OSError:
         raise ConfigError(
             "There is no home folder to keep the memory in.", f"Set {ENV_PREFIX}HOME to a folder."
         ) from None
@@ -232,11 +247,16 @@ def default_models_dir() -> Path:
     return resolve().config.models_dir
 
 
-def project_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Returns the folder whose project a session belongs to: what the client says, else the working one."""
+def project_dir(environ: Mapping[str, str] | None = None, working: Path | None = None) -> Path:
+    """Returns the folder whose project a session belongs to: what the client says, else the working one.
+
+    Args:
+        environ: The session's environment; the process's own by default.
+        working: The session's working directory; the process's own by default.
+    """
     env = os.environ if environ is None else environ
     given = env.get("CLAUDE_PROJECT_DIR", "").strip()
-    return Path(given) if given else Path.cwd()
+    return Path(given) if given else working or Path.cwd()
 
 
 def user_home() -> Path | None:
@@ -276,11 +296,9 @@ def resolve(environ: Mapping[str, str] | None = None) -> Resolved:
 
 def _absolute(text: str, base: Path) -> Path:
     try:
-        path = Path(text).expanduser()
-    except RuntimeError:
+        return Path(locate.absolute(text, str(base)))
+    except OSError:
         raise ConfigError(f"The home folder in the path {text!r} is unknown.", "Give an absolute path.") from None
-    # abspath and not resolve: a symbolic link stays what the user wrote.
-    return Path(os.path.abspath(base / path))  # noqa: PTH100
 
 
 def _read_file(path: Path) -> dict[str, Any]:

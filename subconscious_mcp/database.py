@@ -33,6 +33,7 @@ or a browser's lock usually lasts, shorter than an agent's patience."""
 
 RECALL_WINDOW = 100
 _COLUMNS = "e.key, e.id, e.kind, e.task, e.answer, e.created_at, e.expires_at, e.tags, e.source"
+_HEADER_BYTES = 100
 _TREE_PAGES = {2: 12, 5: 12, 10: 8, 13: 8}
 """The pages of SQLite's trees by their first byte, and the length of their headers."""
 
@@ -92,6 +93,9 @@ class Database:
             self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "rb", buffering=0)
             opened: list[sqlite3.Connection] = []
             try:
+                if 0 < os.fstat(self._file.fileno()).st_size < _HEADER_BYTES:
+                    # SQLite takes what is shorter than its header for a new file.
+                    raise sqlite3.DatabaseError("file is not a database")
                 opened.append(self._connect(len(migrations)))
                 self._writer = opened[0]
                 self._migrate(migrations)
@@ -331,7 +335,7 @@ class Database:
             return False
         remains: list[bytes] = []
         self._file.seek(0)
-        head = self._file.read(100)
+        head = self._file.read(_HEADER_BYTES)
         # The format of the file is documented: https://sqlite.org/fileformat2.html
         page_size = int.from_bytes(head[16:18], "big")
         page_size = 65_536 if page_size == 1 else page_size
@@ -339,7 +343,7 @@ class Database:
         self._file.seek(0)
         while block := self._file.read(page_size * 256):
             for start in range(0, len(block), page_size):
-                at = start + (100 if place + start == 0 else 0)
+                at = start + (_HEADER_BYTES if place + start == 0 else 0)
                 if block[at] not in _TREE_PAGES:
                     continue
                 cells = int.from_bytes(block[at + 3 : at + 5], "big")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from subconscious_mcp.config import Config
-from subconscious_mcp.embedding import Embedder, OnnxEmbedder
+from subconscious_mcp.embedding import Embedder, shared
 from subconscious_mcp.errors import Closing, SubconsciousError
 from subconscious_mcp.local_store import LocalStore
 from subconscious_mcp.memory import Memory
@@ -30,7 +30,8 @@ def load_embedder(config: Config, progress: Progress | None = None) -> Embedder:
         allow_download=config.model_download == "auto",
         progress=progress,
     )
-    return OnnxEmbedder.load(folder)
+    # Shared, because a query of the collection by its text would load the model a second time.
+    return shared(folder)
 
 
 def open_store(config: Config, command: str) -> LocalStore:
@@ -50,7 +51,11 @@ def _function_for(config: Config) -> Callable[[], Any]:
     def build() -> Any:
         from subconscious_mcp.embedding import MiniLMEmbeddingFunction
 
-        return MiniLMEmbeddingFunction(config.embedding_model, models_dir=config.models_dir)
+        return MiniLMEmbeddingFunction(
+            config.embedding_model,
+            models_dir=config.models_dir,
+            allow_download=config.model_download == "auto",
+        )
 
     return build
 

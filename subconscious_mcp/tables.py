@@ -9,96 +9,83 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from subconscious_mcp.records import DriftReport, Echoes, Recall, Remembered, Stats
+from subconscious_mcp.render import Payload
 
 
-def print_recall(console: Console, found: Recall) -> None:
+def print_recall(console: Console, found: Payload, threshold: float) -> None:
     """Prints a recall: the answer on a hit, on a miss how near the nearest entry was."""
-    if found.hit and found.best is not None:
-        entry = found.best.entry
-        console.print(
-            Text.assemble(("hit", "bold green"), f"  similarity {found.similarity:.4f}  {when(entry.created_at)}")
-        )
-        console.print(Text.assemble(("task    ", "dim"), one_line(entry.task)))
-        if entry.tags:
-            console.print(Text.assemble(("tags    ", "dim"), ", ".join(entry.tags)))
-        console.print(Text.assemble(("entry   ", "dim"), entry.id))
-        console.print(Text(entry.answer))
+    if found["hit"]:
+        verdict = f"  similarity {found['similarity']:.4f}  {when(found['stored_at'])}"
+        console.print(Text.assemble(("hit", "bold green"), verdict))
+        console.print(Text.assemble(("task    ", "dim"), one_line(found["task_text"])))
+        if found["tags"]:
+            console.print(Text.assemble(("tags    ", "dim"), ", ".join(found["tags"])))
+        console.print(Text.assemble(("entry   ", "dim"), found["entry_id"]))
+        console.print(Text(found["answer"]))
         return
-    console.print(
-        Text.assemble(
-            ("miss", "bold yellow"),
-            f"  nearest similarity {found.similarity:.4f}, needed {found.threshold:.2f}"
-            if found.best
-            else "  nothing is remembered here yet",
-        )
-    )
+    how_near = f"  nearest similarity {found['similarity']:.4f}, needed {threshold:.2f}"
+    console.print(Text.assemble(("miss", "bold yellow"), how_near))
 
 
-def print_remembered(console: Console, done: Remembered) -> None:
+def print_remembered(console: Console, done: Payload) -> None:
     """Prints what a remember did, and what it warns of."""
-    if done.stored:
-        console.print(Text.assemble(("stored", "bold green"), f"  {done.entry_id}"))
+    if done["stored"]:
+        console.print(Text.assemble(("stored", "bold green"), f"  {done['entry_id']}"))
     else:
         console.print(Text.assemble(("not stored", "bold yellow"), "  a similar task is there already"))
-    if done.warning is not None and done.nearest is not None:
-        entry = done.nearest.entry
-        console.print(
-            Text.assemble(
-                (f"{done.warning.replace('_', ' ')}  ", "yellow"),
-                f"similarity {done.nearest.similarity:.4f}  {entry.id}  {one_line(entry.task)}",
-            )
-        )
+    if "warning" in done:
+        near = f"similarity {done['nearest_similarity']:.4f}  {done['nearest_entry_id']}  "
+        warning = done["warning"].replace("_", " ") + "  "
+        console.print(Text.assemble((warning, "yellow"), near, one_line(done["nearest_task"])))
 
 
-def print_echoes(console: Console, echoes: Echoes) -> None:
+def print_echoes(console: Console, echoes: Payload) -> None:
     """Prints the nearest entries as a table."""
     table = plain_table("similarity", "kind", "stored", "task", "tags", "entry")
-    for near in echoes.near:
-        entry = near.entry
+    for near in echoes["echoes"]:
         table.add_row(
-            f"{near.similarity:.4f}",
-            entry.kind,
-            when(entry.created_at),
-            one_line(entry.task),
-            ", ".join(entry.tags),
-            entry.id,
+            f"{near['similarity']:.4f}",
+            near["kind"],
+            when(near["stored_at"]),
+            one_line(near["task_text"]),
+            Text(", ".join(near["tags"])),
+            near["entry_id"],
         )
     console.print(table)
-    console.print(f"{len(echoes.near)} of {echoes.count} entries")
+    console.print(f"{len(echoes['echoes'])} of {echoes['count']} entries")
 
 
-def print_drift(console: Console, found: DriftReport) -> None:
+def print_drift(console: Console, found: Payload) -> None:
     """Prints entries that answer too broad a family of queries."""
-    if found.candidates:
+    if found["candidates"]:
         table = plain_table("spread", "from", "to", "hits", "phrasings", "task", "entry")
-        for c in found.candidates:
+        for c in found["candidates"]:
             table.add_row(
-                f"{c.similarity_spread:.4f}",
-                f"{c.similarity_min:.4f}",
-                f"{c.similarity_max:.4f}",
-                str(c.hits),
-                str(c.distinct_queries),
-                one_line(c.task_text) if c.task_text is not None else "(no longer stored)",
-                c.entry_id,
+                f"{c['similarity_spread']:.4f}",
+                f"{c['similarity_min']:.4f}",
+                f"{c['similarity_max']:.4f}",
+                str(c["hits"]),
+                str(c["distinct_queries"]),
+                one_line(c["task_text"]) if c["still_stored"] else "(no longer stored)",
+                c["entry_id"],
             )
         console.print(table)
-    skipped = f", {found.skipped_lines} damaged lines skipped" if found.skipped_lines else ""
+    skipped = f", {found['skipped_lines']} damaged lines skipped" if "skipped_lines" in found else ""
     console.print(
-        f"{len(found.candidates)} candidates among {found.entries_with_hits} entries with hits,"
-        f" {found.analyzed_recalls} recalls{skipped}"
+        f"{len(found['candidates'])} candidates among {found['entries_with_hits']} entries with hits,"
+        f" {found['analyzed_recalls']} recalls{skipped}"
     )
 
 
-def print_stats(console: Console, stats: Stats, namespace: str) -> None:
+def print_stats(console: Console, stats: Payload, namespace: str) -> None:
     """Prints statistics."""
     table = plain_table("", "")
-    table.add_row("namespace", namespace)
-    table.add_row("entries", str(stats.total_entries))
-    table.add_row("hit rate, last 100 recalls", f"{stats.hit_rate_last_100:.2f}")
-    table.add_row("last hit", when(stats.last_hit_at) if stats.last_hit_at else "never")
-    if stats.unembedded:
-        table.add_row("being embedded again", str(stats.unembedded))
+    table.add_row("namespace", Text(namespace))
+    table.add_row("entries", str(stats["total_entries"]))
+    table.add_row("hit rate, last 100 recalls", f"{stats['hit_rate_last_100']:.2f}")
+    table.add_row("last hit", when(stats["last_hit_at"]) if stats["last_hit_at"] else "never")
+    if "being_embedded_again" in stats:
+        table.add_row("being embedded again", str(stats["being_embedded_again"]))
     console.print(table)
 
 

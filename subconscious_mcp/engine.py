@@ -1,0 +1,315 @@
+"""The engine: the one process of a storage directory that owns its data.
+
+It is started by the first pipe and serves every pipe and every command of that directory, each
+connection with a session, a namespace and settings of its own. It ends when nobody has been
+connected for a while, when it is told to, or when a newer version asks for its place. It may be
+killed at any moment: what was acknowledged is on the disk, and the pipes start another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+from subconscious_mcp import __version__, endpoint
+from subconscious_mcp.config import Resolved, namespace_name, project_dir, resolve, user_home
+from subconscious_mcp.errors import ConfigError, InvalidArgument, StorageBusy, StorageError, SubconsciousError, meaning
+from subconscious_mcp.host import Host
+from subconscious_mcp.locate import ENV_PREFIX
+from subconscious_mcp.logs import log_to_file
+from subconscious_mcp.namespaces import Derived, derive
+from subconscious_mcp.storage_lock import StorageLock
+from subconscious_mcp.wire import Wire
+
+log = logging.getLogger(__name__)
+
+COMMAND = "subconscious-mcp engine"
+LOCK_SECONDS = 5.0
+"""How long to wait for the lock: an engine that gives way finishes what it is at."""
+HELLO_SECONDS = 10.0
+DRAIN_SECONDS = 3.0
+"""How long connections may take to end: longer than a wire's own limit after a signal."""
+_INHERITED = 1024
+
+
+def main(folder: str, home: str) -> NoReturn:
+    """Runs the engine of a storage directory; ends the process.
+
+    Args:
+        folder: The storage directory, absolute.
+        home: The folder of config.json and the logs, absolute.
+    """
+    os.umask(0o077)
+    # Descriptors that a client left open in its pipe: holding them would hold the client.
+    os.closerange(3, _INHERITED)
+    os.environ[f"{ENV_PREFIX}HOME"] = home
+    try:
+        resolved = resolve()
+    except ConfigError:
+        # Each session tells its client; the engine itself runs with defaults.
+        resolved = resolve({f"{ENV_PREFIX}HOME": os.devnull})
+    log_to_file(Path(home) / "logs" / "server.log", resolved.config.log_level)
+    try:
+        os.chdir(folder)
+        engine = Engine(Path(folder), resolved)
+    except (SubconsciousError, OSError) as error:
+        log.error("The engine cannot run: %s", error)
+        logging.shutdown()
+        os._exit(meaning(error).exit_code)
+    engine.run()
+    logging.shutdown()
+    # The interpreter's own end would wait for threads that nobody waits for any more.
+    os._exit(0)
+
+
+class Engine:
+    """The engine of a storage directory, from taking its lock to giving it free.
+
+    Args:
+        folder: The storage directory.
+        resolved: The engine's own settings; each session has its client's.
+
+    Raises:
+        StorageBusy: Another process holds the directory.
+        StorageError: No socket can be opened, or the directory cannot be used.
+    """
+
+    def __init__(self, folder: Path, resolved: Resolved) -> None:
+        self._folder = folder
+        self._config = resolved.config
+        self._lock = _lock(folder)
+        try:
+            self._listener, address = endpoint.listen(str(folder), self._config.engine_transport)
+            self._facts = {**address, "pid": os.getpid(), "version": __version__, "since": round(time.time(), 3)}
+            endpoint.publish(str(folder), self._facts)
+        except OSError as error:
+            self._lock.release()
+            raise StorageError(f"The engine cannot listen: {error.strerror or error}.") from None
+        self._host = Host(folder, command=COMMAND, lock=self._lock)
+        self._connections: set[socket.socket] = set()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._started = time.monotonic()
+        self._last_used = time.monotonic()
+
+    def run(self) -> None:
+        """Serves connections until it is told to stop or nobody has come for a while."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop())
+        log.info("Engine %s started.", __version__)
+        self._host.start(self._config)
+        self._listener.settimeout(min(1.0, self._config.engine_idle_seconds / 4))
+        while not self._stopping:
+            try:
+                connection, _ = self._listener.accept()
+            except TimeoutError:
+                if self._idle():
+                    log.info("Nobody is connected: the engine ends.")
+                    break
+                continue
+            except OSError:
+                if not self._stopping:
+                    log.exception("The engine cannot accept connections any more.")
+                break
+            with self._changed:
+                self._connections.add(connection)
+            threading.Thread(target=self._serve, args=(connection,), name="subconscious-client", daemon=True).start()
+        self._end()
+
+    def _idle(self) -> bool:
+        with self._changed:
+            quiet = time.monotonic() - self._last_used
+            return not self._connections and quiet >= self._config.engine_idle_seconds
+
+    def stop(self) -> None:
+        """Asks the engine to end; safe to call from a signal handler."""
+        self._stopping = True
+
+    def _end(self) -> None:
+        # In this order, so that a pipe that comes now finds no engine and starts another, which
+        # waits for the lock.
+        endpoint.withdraw(str(self._folder), self._facts)
+        self._listener.close()
+        self._host.stop()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._connections, DRAIN_SECONDS)
+        self._host.close()
+        log.info("Engine ended.")
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            connection.settimeout(HELLO_SECONDS)
+            with connection.makefile("rb") as stream:
+                hello = json.loads(stream.readline(1 << 20))
+                if not self._admits(connection, hello):
+                    return
+                connection.settimeout(None)
+                if hello.get("hello") == "verb":
+                    _send(connection, self._answer(hello))
+                else:
+                    self._serve_pipe(connection, stream, hello)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            log.debug("A connection ended: %s", type(error).__name__)
+        except Exception:
+            log.exception("A connection failed.")
+        finally:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+            with self._changed:
+                self._connections.discard(connection)
+                self._last_used = time.monotonic()
+                self._changed.notify_all()
+
+    def _admits(self, connection: socket.socket, hello: Mapping[str, Any]) -> bool:
+        token = str(self._facts.get("token", ""))
+        if not hmac.compare_digest(str(hello.get("token", "")).encode(), token.encode()):
+            return False
+        gives_way = self._stopping or (
+            hello.get("hello") == "pipe" and _version(hello.get("version")) > _version(__version__)
+        )
+        _send(connection, {"engine": {"pid": os.getpid(), "version": __version__, "gives_way": gives_way}})
+        if gives_way and not self._stopping:
+            log.info("A newer version (%s) is there: the engine gives way.", str(hello.get("version"))[:20])
+            self.stop()
+        return not gives_way
+
+    def _serve_pipe(self, connection: socket.socket, stream: Any, hello: Mapping[str, Any]) -> None:
+        numbers = [0] * int(hello["repeated"]) + [int(number) for number in hello["again"]]
+        wire = Wire(stream, connection.send, numbers=numbers, next_number=int(hello["next"]))
+        client = str(hello["pipe"])[:64]
+        try:
+            config, derived = _settings(hello)
+        except ConfigError as fault:
+            config = resolve({f"{ENV_PREFIX}HOME": os.devnull}).config
+            error = fault
+            self._host.serve(wire, lambda: self._host.fault_session(config, error))
+            return
+        self._host.serve(wire, lambda: self._host.session(config, derived, client))
+
+    # --- the commands
+
+    def _answer(self, hello: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return {"result": self._carry_out(hello)}
+        except SubconsciousError as error:
+            return {"error": {"kind": type(error).__name__, "message": error.message, "hint": error.hint}}
+        except Exception as error:
+            log.exception("A command failed.")
+            text = f"An internal error ({type(error).__name__}) ended the command; see logs/server.log."
+            return {"error": {"kind": "SubconsciousError", "message": text, "hint": ""}}
+
+    def _carry_out(self, hello: Mapping[str, Any]) -> dict[str, Any]:
+        verb, values = str(hello["verb"]), dict(hello.get("values") or {})
+        if verb == "engine stop":
+            self.stop()
+            return {"stopping": True, "pid": os.getpid()}
+        if verb == "engine status":
+            return self._status()
+        if verb == "doctor":
+            return {"findings": [asdict(finding) for finding in self._examine(hello)]}
+        from subconscious_mcp.verbs import carry_out
+
+        config, derived = _settings(hello)
+        memory = self._host.memory().get(config)
+        scope = memory.scope(config, derived.name, None if derived.root is None else str(derived.root))
+        payload = carry_out(memory, scope, verb, values)
+        return {"payload": payload, "namespace": scope.namespace.name, "threshold": scope.threshold}
+
+    def _status(self) -> dict[str, Any]:
+        with self._changed:
+            connections = len(self._connections)
+        return {
+            "pid": os.getpid(),
+            "version": __version__,
+            "uptime_seconds": round(time.monotonic() - self._started, 1),
+            # This command's own connection is no client.
+            "connections": connections - 1,
+            "memory_mb": _resident_mb(),
+            "address": self._facts.get("socket") or f"127.0.0.1:{self._facts['port']}",
+            "storage_dir": str(self._folder),
+            **self._host.memory().facts(),
+        }
+
+    def _examine(self, hello: Mapping[str, Any]) -> list[Any]:
+        from subconscious_mcp.doctor import Doctor
+
+        resolved = resolve(_environment(hello))
+        memory = self._host.memory().get(resolved.config)
+        return list(Doctor(resolved, store=memory.store, embedder=memory.embedder()).examine())
+
+
+def _lock(folder: Path) -> StorageLock:
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return StorageLock(folder, COMMAND)
+        except StorageBusy:
+            # Only an engine that ends is worth waiting for; one that runs serves the pipe anyway.
+            facts = endpoint.read(str(folder))
+            if time.monotonic() > deadline or (facts is not None and _listens(facts)):
+                raise
+            time.sleep(0.02)
+
+
+def _listens(facts: Mapping[str, Any]) -> bool:
+    try:
+        endpoint.connect(facts, 1.0).close()
+    except (OSError, ValueError, TypeError):
+        return False
+    return True
+
+
+def _settings(hello: Mapping[str, Any]) -> tuple[Any, Derived]:
+    environ = _environment(hello)
+    config = resolve(environ).config
+    asked = config.namespace
+    given = hello.get("namespace")
+    if given is not None:
+        try:
+            asked = namespace_name(given)
+        except ValueError as takes:
+            raise InvalidArgument(f"--namespace takes {takes}.") from None
+    cwd = str(hello.get("cwd") or "")
+    start = project_dir(environ, Path(cwd) if cwd else None)
+    return config, derive(asked, start, user_home())
+
+
+def _environment(hello: Mapping[str, Any]) -> dict[str, str]:
+    environ = {str(name): str(value) for name, value in dict(hello.get("env") or {}).items()}
+    environ.setdefault(f"{ENV_PREFIX}HOME", os.environ[f"{ENV_PREFIX}HOME"])
+    return environ
+
+
+def _version(text: Any) -> tuple[int, ...]:
+    return tuple(int(part) for part in str(text).split(".") if part.isdigit())
+
+
+def _send(connection: socket.socket, message: Mapping[str, Any]) -> None:
+    connection.sendall(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+
+
+def _resident_mb() -> float | None:
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return round(int(status.split("VmRSS:")[1].split()[0]) / 1024, 1)
+    except (OSError, IndexError, ValueError):
+        if sys.platform == "win32":
+            return None
+        import resource
+
+        # The peak, where the present figure is not to be had; bytes on macOS, kilobytes elsewhere.
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10), 1)

@@ -1,0 +1,61 @@
+"""The command line's verbs over an open memory, for whichever process has it open.
+
+Siblings of the tools: the same verbs of `memory`, whole results instead of bounded ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from subconscious_mcp import render
+from subconscious_mcp.errors import InvalidArgument
+from subconscious_mcp.memory import Memory, Scope
+from subconscious_mcp.render import Payload
+
+Values = Mapping[str, Any]
+
+
+def _remember(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return render.remember_payload(memory.remember(scope, **values))
+
+
+def _recall(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return render.recall_payload(memory.recall(scope, **values))
+
+
+def _echo(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return render.echo_payload(memory.echo(scope, **values))
+
+
+def _forget(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return render.forget_payload(memory.forget(scope, **values))
+
+
+def _stats(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return render.stats_payload(memory.stats(scope))
+
+
+def _drift(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return render.drift_payload(memory.drift_report(scope, **values))
+
+
+VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
+    "remember": _remember,
+    "recall": _recall,
+    "echo": _echo,
+    "forget": _forget,
+    "stats": _stats,
+    "drift": _drift,
+}
+
+
+def carry_out(memory: Memory, scope: Scope, verb: str, values: Values) -> Payload:
+    """Carries out one verb; `values` are the keyword arguments of the verb of `memory`.
+
+    Raises:
+        SubconsciousError: What the verb raises; `InvalidArgument` for one that there is not.
+    """
+    if verb not in VERBS:
+        raise InvalidArgument(f"There is no verb {verb[:60]!r}.")
+    return VERBS[verb](memory, scope, values)
