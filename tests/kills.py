@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,38 +30,7 @@ from subconscious_mcp.records import NewEntry
 
 NAMESPACE = "kills"
 NOW = 1_800_000_000.0
-WORDS = [
-    "parse",
-    "render",
-    "index",
-    "merge",
-    "split",
-    "deploy",
-    "rotate",
-    "backup",
-    "restore",
-    "queue",
-    "worker",
-    "token",
-    "cache",
-    "schema",
-    "tenant",
-    "invoice",
-    "webhook",
-    "retry",
-    "socket",
-    "thread",
-    "kernel",
-    "vector",
-    "branch",
-    "commit",
-    "review",
-    "ledger",
-    "audit",
-    "export",
-    "import",
-    "filter",
-]
+WORDS = tuple(f"{verb}{noun}" for verb in ("parse", "merge", "split") for noun in ("queue", "token", "cache", "table"))
 SEGMENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 Damage = Callable[[Path, random.Random], None]
@@ -162,14 +132,10 @@ def run_and_kill(
     texts = dict(expected.live)
     new: list[str] = []
     try:
-        seen = 0
-        for line in process.stdout:
+        for seen, line in enumerate(process.stdout, 1):
             take(json.loads(line), expected, texts, new)
-            seen += 1
             if seen == lines:
                 if pause:
-                    import time
-
                     time.sleep(pause)
                 process.send_signal(signal.SIGKILL)
         process.wait()
