@@ -19,6 +19,8 @@ from subconscious_mcp.namespaces import Derived, derive
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from subconscious_mcp.doctor import Finding
+
 EXIT_INTERRUPTED = 130
 EXIT_PROBLEM = 1
 EXIT_MISS = 1
@@ -71,10 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.set_defaults(run=_serve_or_print)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    _add(commands, "serve", "serve MCP over stdio, in this process", _serve)
+    serve = _add(commands, "serve", "serve MCP over stdio, in this process", _serve)
+    serve.add_argument("--because", default="", help=argparse.SUPPRESS)
     _add(commands, "demo", "try it: remember, recall a paraphrase, miss", _demo)
     _add_verbs(commands)
     _add_model(commands)
+    _add_engine(commands)
     doctor = _add(commands, "doctor", "examine the storage directory and the model", _doctor)
     doctor.add_argument("--repair", action="store_true", help="mend what can be mended")
     doctor.add_argument("--compact", action="store_true", help="let deleted vectors leave the index's files")
@@ -132,11 +136,25 @@ def _add_model(commands: Any) -> None:
         parser.add_argument("--model", metavar="NAME", help="another model than the configured one")
 
 
+def _add_engine(commands: Any) -> None:
+    engine = commands.add_parser("engine", help="show, stop or read the log of the background engine")
+    engine.set_defaults(run=lambda _: engine.print_help() or 0)
+    actions = engine.add_subparsers(title="commands", metavar="COMMAND")
+    _add(actions, "status", "show the engine of the storage directory", _engine_status)
+    _add(actions, "stop", "end the engine; the next call starts one again", _engine_stop)
+    logs = _add(actions, "logs", "print the end of the log", _engine_logs)
+    logs.add_argument("--lines", type=int, default=50, metavar="N", help="how many lines")
+
+
 # --- the server
 
 
 def _serve_or_print(arguments: argparse.Namespace) -> int:
-    return _print_config(arguments) if arguments.print_config else _serve(arguments)
+    if arguments.print_config:
+        return _print_config(arguments)
+    from subconscious_mcp.pipe import run
+
+    return run()
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -151,7 +169,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         serve_fault(error)
     for warning in resolved.warnings:
         print(f"subconscious-mcp: {warning}", file=sys.stderr)
-    serve(resolved.config, derived)
+    serve(resolved.config, derived, arguments.because)
 
 
 def _print_config(arguments: argparse.Namespace) -> int:
@@ -254,21 +272,54 @@ class _Done(NamedTuple):
 
 
 def _carry_out(arguments: argparse.Namespace, verb: str, values: dict[str, Any]) -> _Done:
-    """Carries out a verb in the namespace that was asked for or is the project's."""
+    """Carries out a verb in the namespace that was asked for or is the project's.
+
+    By the engine where one runs, which has the memory open already; else by this process.
+    """
+    resolved = resolve()
+    derived = _derived(resolved, arguments.namespace)
+    served = _ask_engine(resolved, verb, values, arguments.namespace)
+    if served is not None:
+        return _Done(**served)
     from subconscious_mcp.opening import open_memory
     from subconscious_mcp.verbs import carry_out
 
-    resolved = resolve()
-    derived = _derived(resolved, arguments.namespace)
     with _model_progress() as progress:
-        command = f"subconscious-mcp {verb}"
-        memory = open_memory(resolved.config, command=command, progress=progress)
+        memory = open_memory(resolved.config, command=f"subconscious-mcp {verb}", progress=progress)
         try:
             root = None if derived.root is None else str(derived.root)
             scope = memory.scope(resolved.config, derived.name, root)
             return _Done(carry_out(memory, scope, verb, values), scope.namespace.name, scope.threshold)
         finally:
             memory.close()
+
+
+def _ask_engine(
+    resolved: Resolved, verb: str, values: dict[str, Any], namespace: str | None = None
+) -> dict[str, Any] | None:
+    """Lets the engine carry out a verb; returns its result, or None where no engine runs.
+
+    Raises:
+        SubconsciousError: What the verb raised there.
+    """
+    from subconscious_mcp import errors, pipe
+
+    engine = pipe.Engine(str(resolved.config.storage_dir), str(resolved.config.home))
+    hello = {"hello": "verb", "verb": verb, "values": values, "namespace": namespace, **pipe.surroundings()}
+    connection = engine.reach(hello, start=False)
+    if connection is None:
+        return None
+    with connection, connection.makefile("rb") as stream:
+        line = stream.readline()
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        raise errors.Closing("The engine ended during the command.", "Try again.") from None
+    if "error" in answer:
+        kind = getattr(errors, answer["error"]["kind"], SubconsciousError)
+        raise kind(answer["error"]["message"], answer["error"]["hint"])
+    result: dict[str, Any] = answer["result"]
+    return result
 
 
 def _derived(resolved: Resolved, asked: str | None) -> Derived:
@@ -344,25 +395,91 @@ def _model_status(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from rich.text import Text
+    from subconscious_mcp.doctor import Doctor, Finding
+    from subconscious_mcp.errors import StorageBusy
 
-    from subconscious_mcp.doctor import Doctor
-
-    console = _console()
+    resolved = resolve()
+    engine = _ask_engine(resolved, "engine status", {})
+    if engine is not None and (arguments.repair or arguments.compact):
+        raise StorageBusy(
+            f"The engine (process {engine['pid']}) has the storage directory open.",
+            "Run `subconscious-mcp engine stop` first; the next call of a client starts it again.",
+        )
     findings = []
     with _model_progress() as progress:
-        doctor = Doctor(resolve(), repair=arguments.repair, compact=arguments.compact, progress=progress)
-        for finding in doctor.examine():
+        if engine is not None:
+            found = _ask_engine(resolved, "doctor", {}) or {"findings": []}
+            facts = f"process {engine['pid']}, {engine['connections']} connections, {engine['memory_mb']} MB"
+            examined: Iterator[Finding] = iter(
+                [Finding("engine", "ok", facts), *(Finding(**finding) for finding in found["findings"])]
+            )
+        else:
+            examined = Doctor(resolved, repair=arguments.repair, compact=arguments.compact, progress=progress).examine()
+        for finding in examined:
             findings.append(finding)
             if not arguments.json:
-                colour = {"ok": "green", "mended": "cyan", "warning": "yellow", "problem": "red"}[finding.state]
-                line = Text.assemble((f"{finding.state:8}", colour), f"{finding.check}: {finding.detail}")
-                console.print(line, soft_wrap=True)
-                if finding.hint:
-                    console.print(Text(f"        {finding.hint}"), soft_wrap=True)
+                _print_finding(_console(), finding)
     if arguments.json:
         print(json.dumps([{"check": f.check, "state": f.state, "detail": f.detail, "hint": f.hint} for f in findings]))
     return EXIT_PROBLEM if any(finding.state == "problem" for finding in findings) else 0
+
+
+def _print_finding(console: Console, finding: Finding) -> None:
+    from rich.text import Text
+
+    colour = {"ok": "green", "mended": "cyan", "warning": "yellow", "problem": "red"}[finding.state]
+    line = Text.assemble((f"{finding.state:8}", colour), f"{finding.check}: {finding.detail}")
+    console.print(line, soft_wrap=True)
+    if finding.hint:
+        console.print(Text(f"        {finding.hint}"), soft_wrap=True)
+
+
+# --- the engine
+
+
+def _engine_status(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import tables
+
+    facts = _ask_engine(resolve(), "engine status", {})
+    if facts is None:
+        _show(arguments, {"running": False}, lambda console: console.print("no engine is running"))
+        return EXIT_PROBLEM
+    models = ", ".join(f"{m['model']} ({'loaded' if m['loaded'] else 'loading'})" for m in facts["models"])
+    rows = [(name.replace("_", " "), str(value)) for name, value in facts.items() if name != "models"]
+    rows.append(("models", models or "none yet"))
+    _show(arguments, {"running": True, **facts}, lambda console: tables.print_rows(console, ("", ""), rows))
+    return 0
+
+
+def _engine_stop(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import storage_lock
+
+    resolved = resolve()
+    facts = _ask_engine(resolved, "engine stop", {})
+    if facts is None:
+        _show(arguments, {"stopped": False}, lambda console: console.print("no engine is running"))
+        return 0
+    # It has ended when its lock is free.
+    storage_lock.wait_until_free(resolved.config.storage_dir)
+    _show(arguments, {"stopped": True, **facts}, lambda console: console.print(f"stopped process {facts['pid']}"))
+    return 0
+
+
+def _engine_logs(arguments: argparse.Namespace) -> int:
+    from collections import deque
+
+    path = resolve().config.home / "logs" / "server.log"
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            lines = list(deque(file, maxlen=max(0, arguments.lines)))
+    except OSError as error:
+        print(f"subconscious-mcp: {path}: {error.strerror}", file=sys.stderr)
+        return EXIT_PROBLEM
+    if arguments.json:
+        print(json.dumps({"file": str(path), "lines": [line.rstrip("\n") for line in lines]}, ensure_ascii=False))
+    else:
+        sys.stdout.writelines(lines)
+    return 0
 
 
 # --- the terminal

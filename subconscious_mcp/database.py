@@ -32,6 +32,8 @@ BUSY_SECONDS = 10.0
 or a browser's lock usually lasts, shorter than an agent's patience."""
 
 RECALL_WINDOW = 100
+REQUEST_SECONDS = 3600.0
+"""How long it is remembered which request wrote what."""
 _COLUMNS = "e.key, e.id, e.kind, e.task, e.answer, e.created_at, e.expires_at, e.tags, e.source"
 _HEADER_BYTES = 100
 _TREE_PAGES = {2: 12, 5: 12, 10: 8, 13: 8}
@@ -253,11 +255,19 @@ class Database:
         entries: Sequence[NewEntry],
         fingerprint: str,
         vectors: NDArray[np.float32],
+        *,
+        request: str = "",
     ) -> list[int]:
-        """Stores all of `entries` with their vectors, (n, d) float32, or none of them."""
+        """Stores all of `entries` with their vectors, (n, d) float32, or none of them.
+
+        Args:
+            request: Identity of the request that stores them, kept in the same transaction.
+        """
         stored = as_stored(vectors)
         keys = []
         with self._transaction() as write:
+            if request:
+                self._note_request(write, request, entries[0].id)
             model = self._fingerprint_key(write, fingerprint)
             for entry, vector in zip(entries, stored, strict=True):
                 cursor = write.execute(
@@ -285,14 +295,32 @@ class Database:
                 keys.append(key)
         return keys
 
-    def delete(self, keys: Sequence[int]) -> None:
+    def delete(self, keys: Sequence[int], *, request: str = "", entry_id: str = "") -> None:
         """Deletes entries with their tags and vectors; their bytes are overwritten with zeros.
 
         The write-ahead log may hold them until `scrub`.
+
+        Args:
+            request: Identity of the request that deletes `entry_id`, kept in the same transaction.
         """
         for some in _portions(keys):
             with self._transaction() as write:
                 write.execute(f"DELETE FROM entries WHERE key IN ({_marks(some)})", some)
+                if request:
+                    self._note_request(write, request, entry_id)
+
+    def _note_request(self, write: sqlite3.Connection, request: str, entry_id: str) -> None:
+        now = time.time()
+        write.execute(
+            "INSERT OR REPLACE INTO requests (request, entry_id, at) VALUES (?, ?, ?)", (request, entry_id, now)
+        )
+        # Whoever sends again does so within seconds.
+        write.execute("DELETE FROM requests WHERE at < ?", (now - REQUEST_SECONDS,))
+
+    def written_by(self, request: str) -> str | None:
+        """Returns the id of the entry that a request has written or deleted, or None."""
+        rows = self._read("SELECT entry_id FROM requests WHERE request = ?", (request,))
+        return rows[0][0] if rows else None
 
     def scrub(self, texts: Sequence[str] = (), *, wait: bool = True) -> bool:
         """Empties the write-ahead log, where deleted text may still stand, and looks for traces.

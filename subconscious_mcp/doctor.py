@@ -62,6 +62,7 @@ class Doctor:
         compact: Let deleted vectors leave the index's files, and free pages the database.
         progress: Told of a model's download.
         embedded: Told how many of how many entries are embedded again.
+        store: The storage directory where this process has it open already; left open.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Doctor:
         compact: bool = False,
         progress: model_files.Progress | None = None,
         embedded: Callable[[int, int], None] | None = None,
+        store: LocalStore | None = None,
     ) -> None:
         self._resolved = resolved
         self._config = resolved.config
@@ -79,6 +81,7 @@ class Doctor:
         self._compact = compact
         self._progress = progress
         self._embedded = embedded
+        self._store = store
         self._salvaged: tuple[int, int, Path] | None = None
 
     def examine(self) -> Iterator[Finding]:
@@ -137,7 +140,7 @@ class Doctor:
             yield Finding("storage", "ok", f"{folder} is not there yet; the first write makes it")
             return
         try:
-            store = self._opened()
+            store = self._store or self._opened()
         except SubconsciousError as error:
             check = "memory.db" if isinstance(error, StorageDamaged) else "storage"
             yield Finding(check, "problem", error.message, error.hint)
@@ -151,7 +154,8 @@ class Doctor:
             for path in sorted(folder.glob("echo_log*.jsonl")):
                 yield from _guarded(path.name, self._echo_log(path))
         finally:
-            store.close()
+            if store is not self._store:
+                store.close()
 
     def _opened(self) -> LocalStore:
         command = "subconscious-mcp doctor"

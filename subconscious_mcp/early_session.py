@@ -48,11 +48,13 @@ class Handover:
         replay: Lines that it must see although they are answered already.
         answered: Id of the handshake among them, whose second reply must not reach the client.
         waiting: The line, or the end, that made the early session stop.
+        number: The number of that line.
     """
 
     replay: list[bytes] = field(default_factory=list)
     answered: Any = None
     waiting: Event | None = None
+    number: int = 0
 
 
 class EarlySession:
@@ -81,6 +83,7 @@ class EarlySession:
             event = self._wire.next_event()
             if self._sdk_ready() or not self._answers(event):
                 self.handover.waiting = event
+                self.handover.number = self._wire.number
                 self._pool.shutdown(wait=False)
                 return
 
@@ -128,7 +131,10 @@ class EarlySession:
             name, arguments = params["name"], params.get("arguments")
             if takes_arguments(self._wire, request_id, arguments):
                 self._wire.expect_reply(request_id)
-                self._pool.submit(self._answer, request_id, lambda: call_result(self._session(), name, arguments))
+                number = self._wire.number
+                self._pool.submit(
+                    self._answer, request_id, lambda: call_result(self._session(), name, arguments, number)
+                )
             return True
         return False
 
@@ -175,9 +181,13 @@ def initialize_result(version: str) -> dict[str, Any]:
     }
 
 
-def call_result(session: Session, name: str, arguments: Any) -> dict[str, Any]:
-    """Carries out a tool call and returns its result as it goes over the wire."""
-    reply = session.call(name, arguments)
+def call_result(session: Session, name: str, arguments: Any, number: int) -> dict[str, Any]:
+    """Carries out a tool call and returns its result as it goes over the wire.
+
+    Args:
+        number: The number of the request's line.
+    """
+    reply = session.call(name, arguments, number)
     result: dict[str, Any] = {"content": [{"type": "text", "text": reply.text}], "isError": reply.payload is None}
     if reply.payload is not None:
         result["structuredContent"] = reply.payload

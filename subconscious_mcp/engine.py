@@ -245,10 +245,12 @@ class Engine:
 
     def _examine(self, hello: Mapping[str, Any]) -> list[Any]:
         from subconscious_mcp.doctor import Doctor
+        from subconscious_mcp.local_store import LocalStore
 
         resolved = resolve(_environment(hello))
         memory = self._host.memory().get(resolved.config)
-        return list(Doctor(resolved, store=memory.store, embedder=memory.embedder()).examine())
+        assert isinstance(memory.store, LocalStore)
+        return list(Doctor(resolved, store=memory.store).examine())
 
 
 def _lock(folder: Path) -> StorageLock:

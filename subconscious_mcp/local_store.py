@@ -96,6 +96,7 @@ class LocalStore:
         folder: The storage directory; made with mode 0700 if it is not there.
         command: What this process is, for the message that a second one shows.
         index: The vector index, for tests.
+        lock: The directory's lock where this process has it already; released with the store.
         exact_limit: See `EXACT_LIMIT`.
 
     Raises:
@@ -109,11 +110,12 @@ class LocalStore:
         *,
         command: str,
         index: ChromaIndex | None = None,
+        lock: StorageLock | None = None,
         exact_limit: int = EXACT_LIMIT,
     ) -> None:
         _make_folder(folder)
         self.folder = folder
-        self._lock = StorageLock(folder, command)
+        self._lock = lock or StorageLock(folder, command)
         try:
             self.database = Database(folder)
         except BaseException:
@@ -289,15 +291,29 @@ class LocalStore:
 
     # --- writing
 
-    def add(self, namespace: Namespace, entry: NewEntry, fingerprint: str, vector: NDArray[np.float32]) -> None:
-        self.add_many(namespace, [entry], fingerprint, vector.reshape(1, -1))
+    def add(
+        self,
+        namespace: Namespace,
+        entry: NewEntry,
+        fingerprint: str,
+        vector: NDArray[np.float32],
+        *,
+        request: str = "",
+    ) -> None:
+        self.add_many(namespace, [entry], fingerprint, vector.reshape(1, -1), request=request)
 
     def add_many(
-        self, namespace: Namespace, entries: Sequence[NewEntry], fingerprint: str, vectors: NDArray[np.float32]
+        self,
+        namespace: Namespace,
+        entries: Sequence[NewEntry],
+        fingerprint: str,
+        vectors: NDArray[np.float32],
+        *,
+        request: str = "",
     ) -> None:
         """Stores all of `entries` with their vectors, (n, d), or none of them."""
         with self._sets_lock:
-            keys = self.database.add_many(namespace, entries, fingerprint, vectors)
+            keys = self.database.add_many(namespace, entries, fingerprint, vectors, request=request)
             for key, entry, vector in zip(keys, entries, vectors, strict=True):
                 name = _SetName(namespace.key, entry.kind, fingerprint)
                 loaded = self._sets.get(name)
@@ -313,12 +329,15 @@ class LocalStore:
         with self._state.lock:
             self._state.pending.setdefault(name, {})[key] = entry_id
 
-    def forget(self, namespace: Namespace, entry_id: str) -> Entry | None:
+    def written_by(self, request: str) -> str | None:
+        return self.database.written_by(request)
+
+    def forget(self, namespace: Namespace, entry_id: str, *, request: str = "") -> Entry | None:
         with self._sets_lock:
             entry = self.database.entry(namespace, entry_id)
             if entry is None:
                 return None
-            self.database.delete([entry.key])
+            self.database.delete([entry.key], request=request, entry_id=entry.id)
             self._leave_sets(entry.key, entry.id, namespace.key, entry.kind)
             self._scrub((entry.task, entry.answer, *entry.tags), wait=True)
         self._wake.set()

@@ -24,9 +24,11 @@ class _Discreet(logging.Formatter):
     """Writes our own messages, of other libraries' only the template, of errors no message."""
 
     def format(self, record: logging.LogRecord) -> str:
+        # A copy: another handler may have left an exception's message in `exc_text`, and must not find ours.
+        shown = {**record.__dict__, "exc_text": None}
         if record.name.partition(".")[0] != _OWN:
-            record = logging.makeLogRecord({**record.__dict__, "args": (), "msg": str(record.msg)[:200]})
-        return super().format(record)
+            shown |= {"args": (), "msg": str(record.msg)[:200]}
+        return super().format(logging.makeLogRecord(shown))
 
     def formatException(
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]

@@ -27,6 +27,7 @@ from subconscious_mcp.records import (
     SENSED,
     DriftReport,
     Echoes,
+    Entry,
     Namespace,
     NewEntry,
     Recall,
@@ -61,12 +62,15 @@ class Scope:
         threshold: Least similarity of a hit where the caller says nothing.
         ttl_seconds: Lifetime of an entry where the caller says nothing; None is for ever.
         echo_log: The namespace's log, or None where it is switched off.
+        request: Identity of the request that is carried out, where it may come twice; a write
+            that bears it is done once.
     """
 
     namespace: Namespace
     threshold: float
     ttl_seconds: int | None
     echo_log: EchoLog | None
+    request: str = ""
 
 
 class _Unset:
@@ -84,6 +88,7 @@ class Memory:
         folder: The storage directory, for the echo logs.
         load_embedder: Returns the embedder; called once, at first use or by `warm`.
         clock: Seconds since the epoch.
+        owns_store: Close the store with the memory; False where memories share it.
     """
 
     def __init__(
@@ -93,11 +98,13 @@ class Memory:
         load_embedder: Callable[[], Embedder],
         *,
         clock: Callable[[], float] = time.time,
+        owns_store: bool = True,
     ) -> None:
         self.store = store
         self._folder = folder
         self._load_embedder = load_embedder
         self._clock = clock
+        self._owns_store = owns_store
         self._embedder: Embedder | None = None
         self._embedder_lock = threading.Lock()
         self._echo_logs: dict[Path, EchoLog] = {}
@@ -129,6 +136,11 @@ class Memory:
                 self._embedder = self._load_embedder()
                 self._embed_again(self._embedder)
             return self._embedder
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is loaded."""
+        return self._embedder is not None
 
     def _embed_again(self, embedder: Embedder) -> None:
         """After a change of model, embeds what only another model has embedded, in the background."""
@@ -185,6 +197,9 @@ class Memory:
         tags = checked_tags(tags)
         lifetime = scope.ttl_seconds if isinstance(ttl_seconds, _Unset) else checked_ttl(ttl_seconds)
         embedder = self.embedder()
+        done_before = self.store.written_by(scope.request) if scope.request else None
+        if done_before is not None:
+            return Remembered(True, done_before, embedder.dimension)
         vector = embedder.embed_query(task)
         now = self._clock()
         near = self.store.nearest(scope.namespace, CURATED, embedder.fingerprint, vector, 1, now=now)
@@ -202,7 +217,7 @@ class Memory:
             expires_at=None if lifetime is None else now + lifetime,
             tags=tags,
         )
-        self.store.add(scope.namespace, entry, embedder.fingerprint, vector)
+        self.store.add(scope.namespace, entry, embedder.fingerprint, vector, request=scope.request)
         self._purge_soon(now)
         if in_band:
             return Remembered(True, entry.id, embedder.dimension, "near_duplicate", nearest)
@@ -264,14 +279,24 @@ class Memory:
         """
         if not entry_id.strip():
             raise InvalidArgument("entry_id takes the id of an entry, as remember, recall and echo return it.")
-        self._bookkeeper.flush()
-        entry = self.store.forget(scope.namespace, entry_id.strip())
+        entry_id = entry_id.strip()
+        if scope.request and self.store.written_by(scope.request) is not None:
+            return True
+        entry = self.store.entry(scope.namespace, entry_id)
         if entry is None:
             return False
+        # The log first: a kill between the two leaves an entry that can be forgotten again. And
+        # once more behind, for a recall that hit it meanwhile.
+        self._clean_log(scope, entry)
+        gone = self.store.forget(scope.namespace, entry_id, request=scope.request)
+        self._clean_log(scope, entry)
+        return gone is not None
+
+    def _clean_log(self, scope: Scope, entry: Entry) -> None:
+        self._bookkeeper.flush()
         # The log of a namespace is cleaned even where this session does not write to it.
         path = log_file(self._folder, scope.namespace.name)
         (scope.echo_log or EchoLog(path, 1 << 40)).forget(entry.id, [entry.task, entry.answer])
-        return True
 
     def stats(self, scope: Scope) -> Stats:
         """Returns counts and the hit rate of the last 100 recalls."""
@@ -330,7 +355,8 @@ class Memory:
         self._bookkeeper.close()
         if self._embedding_again is not None:
             self._embedding_again.join(timeout=2.0)
-        self.store.close()
+        if self._owns_store:
+            self.store.close()
 
 
 class _Bookkeeper:

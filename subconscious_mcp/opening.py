@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from subconscious_mcp.config import Config
@@ -13,6 +14,7 @@ from subconscious_mcp.errors import Closing, SubconsciousError
 from subconscious_mcp.local_store import LocalStore
 from subconscious_mcp.memory import Memory
 from subconscious_mcp.model_files import Progress, ensure
+from subconscious_mcp.storage_lock import StorageLock
 from subconscious_mcp.vectors import ChromaIndex
 
 log = logging.getLogger(__name__)
@@ -34,17 +36,21 @@ def load_embedder(config: Config, progress: Progress | None = None) -> Embedder:
     return shared(folder)
 
 
-def open_store(config: Config, command: str) -> LocalStore:
+def open_store(
+    config: Config, command: str, *, folder: Path | None = None, lock: StorageLock | None = None
+) -> LocalStore:
     """Opens the configured storage directory and takes its lock.
+
+    Args:
+        folder: The storage directory, where it is not the configured one.
+        lock: The directory's lock where this process has it already.
 
     Raises:
         StorageError: It is in use, or cannot be used.
     """
-    return LocalStore(
-        config.storage_dir,
-        command=command,
-        index=ChromaIndex(config.storage_dir, embedding_function=_function_for(config)),
-    )
+    folder = folder or config.storage_dir
+    index = ChromaIndex(folder, embedding_function=_function_for(config))
+    return LocalStore(folder, command=command, index=index, lock=lock)
 
 
 def _function_for(config: Config) -> Callable[[], Any]:
@@ -60,9 +66,7 @@ def _function_for(config: Config) -> Callable[[], Any]:
     return build
 
 
-def open_memory(
-    config: Config, *, command: str, progress: Progress | None = None, store: LocalStore | None = None
-) -> Memory:
+def open_memory(config: Config, *, command: str, progress: Progress | None = None) -> Memory:
     """Opens the memory of the configured storage directory; the model is loaded at first use.
 
     Args:
@@ -72,30 +76,38 @@ def open_memory(
     Raises:
         StorageError: The directory is in use, or cannot be used.
     """
-    store = store or open_store(config, command)
+    store = open_store(config, command)
     return Memory(store, config.storage_dir, lambda: load_embedder(config, progress))
 
 
 class SharedMemory:
-    """A memory that opens itself at first use, for sessions in several threads.
+    """The memory of a storage directory for sessions in several threads, opened at first use.
 
-    What prevents the opening (a second window that holds the directory, a missing model) is
-    told to each call, and the next call tries again: the cause may be gone.
+    Sessions may ask for different models; they share the store. What prevents the opening (a
+    second window that holds the directory, a missing model) is told to each call, and the next
+    call tries again: the cause may be gone.
 
     Args:
+        folder: The storage directory.
+        command: What this process is, for the message that a second one shows.
+        lock: The directory's lock where this process has it already.
         idle_seconds: See `LocalStore.start_indexing`.
     """
 
-    def __init__(self, config: Config, *, command: str, idle_seconds: float = 0.0) -> None:
-        self._config = config
+    def __init__(
+        self, folder: Path, *, command: str, lock: StorageLock | None = None, idle_seconds: float = 0.0
+    ) -> None:
+        self._folder = folder
         self._command = command
+        self._storage_lock = lock
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
-        self._memory: Memory | None = None
+        self._store: LocalStore | None = None
+        self._memories: dict[tuple[str, Path], Memory] = {}
         self._closed = False
 
-    def get(self) -> Memory:
-        """Returns the open memory with its model loaded.
+    def get(self, config: Config) -> Memory:
+        """Returns the open memory with the configured model loaded.
 
         Raises:
             SubconsciousError: Why it cannot be opened.
@@ -103,27 +115,46 @@ class SharedMemory:
         with self._lock:
             if self._closed:
                 raise Closing("The server is ending.", "Try again.")
-            if self._memory is None:
-                self._memory = open_memory(self._config, command=self._command)
-            memory = self._memory
+            if self._store is None:
+                self._store = open_store(config, self._command, folder=self._folder, lock=self._storage_lock)
+            store = self._store
+            wanted = (config.embedding_model, config.models_dir)
+            if wanted not in self._memories:
+                self._memories[wanted] = Memory(store, self._folder, lambda: load_embedder(config), owns_store=False)
+            memory = self._memories[wanted]
         embedder = memory.embedder()
-        if isinstance(memory.store, LocalStore):
-            memory.store.start_indexing(embedder.fingerprint, embedder.dimension, idle_seconds=self._idle_seconds)
+        # The index is that of the first model; another one's sets are searched exactly.
+        store.start_indexing(embedder.fingerprint, embedder.dimension, idle_seconds=self._idle_seconds)
         return memory
 
-    def warm(self) -> None:
+    def warm(self, config: Config) -> None:
         """Opens the memory before the first call needs it; what prevents it is logged."""
         try:
-            self.get()
+            self.get(config)
         except SubconsciousError as error:
             log.error("%s", error)
         except Exception:
             log.exception("Opening the memory failed.")
 
+    def facts(self) -> dict[str, Any]:
+        """Returns what there is to say of it without opening it: entries and models."""
+        with self._lock:
+            store, memories = self._store, dict(self._memories)
+        spaces = store.database.namespaces() if store is not None else []
+        return {
+            "entries": sum(count for _, count in spaces),
+            "namespaces": len(spaces),
+            "models": [{"model": name, "loaded": memory.is_loaded} for (name, _), memory in memories.items()],
+        }
+
     def close(self) -> None:
         """Finishes what is noted and gives the storage directory free."""
         with self._lock:
             self._closed = True
-            memory, self._memory = self._memory, None
-        if memory is not None:
+            store, memories = self._store, list(self._memories.values())
+        for memory in memories:
             memory.close()
+        if store is not None:
+            store.close()
+        elif self._storage_lock is not None:
+            self._storage_lock.release()

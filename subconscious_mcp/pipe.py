@@ -298,17 +298,11 @@ class Pipe:
             return True
 
     def _hello(self, again: list[int], repeated: int) -> dict[str, Any]:
-        names = [name for name in os.environ if name.startswith(locate.ENV_PREFIX) or name == "CLAUDE_PROJECT_DIR"]
-        try:
-            folder = os.getcwd()  # noqa: PTH109
-        except OSError:
-            folder = ""
         return {
             "hello": "pipe",
             "version": __version__,
             "pipe": self._id,
-            "cwd": folder,
-            "env": {name: os.environ[name] for name in names},
+            **surroundings(),
             # The first lines are the handshake again, then those that have no reply, then new ones.
             "repeated": repeated,
             "again": again,
@@ -401,6 +395,16 @@ class Pipe:
         text = f"The memory's engine ended: {why}. Nothing is lost; try again."
         reply = {"jsonrpc": "2.0", "id": json.loads(key), "error": {"code": RETRY_CODE, "message": text}}
         _write(json.dumps(reply).encode() + b"\n")
+
+
+def surroundings() -> dict[str, Any]:
+    """Returns what an engine needs to know of this process to find its settings and its project."""
+    names = [name for name in os.environ if name.startswith(locate.ENV_PREFIX) or name == "CLAUDE_PROJECT_DIR"]
+    try:
+        folder = os.getcwd()  # noqa: PTH109
+    except OSError:
+        folder = ""
+    return {"cwd": folder, "env": {name: os.environ[name] for name in names}}
 
 
 def _parsed(line: bytes) -> dict[str, Any]:

@@ -65,4 +65,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "CREATE INDEX recalls_namespace ON recalls (namespace, key)",
     ),
+    # 2: which request wrote what, so that one that is sent again to another engine is done once
+    (
+        """
+        CREATE TABLE requests (
+            request TEXT PRIMARY KEY,
+            entry_id TEXT NOT NULL,
+            at REAL NOT NULL
+        ) WITHOUT ROWID
+        """,
+        "CREATE INDEX requests_at ON requests (at)",
+    ),
 )

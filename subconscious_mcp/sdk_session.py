@@ -37,8 +37,12 @@ log = logging.getLogger(__name__)
 CALL_THREADS = 8
 
 
-def build_server(session: Session) -> Server[Any]:
-    """Returns the SDK's server over a session's tools."""
+def build_server(session: Session, numbers: dict[Any, int]) -> Server[Any]:
+    """Returns the SDK's server over a session's tools.
+
+    Args:
+        numbers: The number of each request's line, by its id; taken out when it is carried out.
+    """
     limiter = anyio.CapacityLimiter(CALL_THREADS)
     tools = [types.Tool.model_validate(description) for description in session.descriptions()]
 
@@ -53,7 +57,13 @@ def build_server(session: Session) -> Server[Any]:
         # In a thread, so that embedding a long text does not hold up a ping. A cancelled call
         # goes on there: a write must not stop halfway.
         result = await anyio.to_thread.run_sync(
-            call_result, session, params.name, params.arguments, limiter=limiter, abandon_on_cancel=True
+            call_result,
+            session,
+            params.name,
+            params.arguments,
+            numbers.pop(context.request_id, 0),
+            limiter=limiter,
+            abandon_on_cancel=True,
         )
         return types.CallToolResult.model_validate(result)
 
@@ -72,10 +82,11 @@ def serve(wire: Wire, session: Session, handover: Handover) -> None:
 
 
 async def _serve(wire: Wire, session: Session, handover: Handover) -> None:
-    server = build_server(session)
+    numbers: dict[Any, int] = {}
+    server = build_server(session, numbers)
     to_server, from_wire = anyio.create_memory_object_stream[SessionMessage | Exception](16)
     to_wire, from_server = anyio.create_memory_object_stream[SessionMessage](16)
-    feed = _Feed(wire, handover, to_server)
+    feed = _Feed(wire, handover, to_server, numbers)
     async with anyio.create_task_group() as group:
         group.start_soon(_write, wire, from_server, handover.answered, bool(handover.replay))
         group.start_soon(feed.run)
@@ -97,8 +108,9 @@ async def _write(wire: Wire, messages: Any, answered: Any, drop_one: bool) -> No
 class _Feed:
     """Hands the wire's lines to the SDK, and its end when every call is answered."""
 
-    def __init__(self, wire: Wire, handover: Handover, to_server: Any) -> None:
+    def __init__(self, wire: Wire, handover: Handover, to_server: Any, numbers: dict[Any, int]) -> None:
         self._wire = wire
+        self._numbers = numbers
         self._handover = handover
         self._to_server = to_server
         self._lines: list[Event] = [_replayable(line) for line in handover.replay]
@@ -130,7 +142,11 @@ class _Feed:
     def _pump(self, send: Any) -> None:
         replayed = len(self._handover.replay)
         while True:
-            event = self._lines.pop(0) if self._lines else self._wire.next_event()
+            if self._lines:
+                event, number = self._lines.pop(0), self._handover.number
+            else:
+                event = self._wire.next_event()
+                number = self._wire.number
             if isinstance(event, End):
                 self._wire.wait_until_answered()
                 return
@@ -144,6 +160,8 @@ class _Feed:
                 if message.method == "tools/call" and not takes_arguments(self._wire, message.id, arguments):
                     continue
                 self._wire.expect_reply(message.id)
+                if message.method == "tools/call":
+                    self._numbers[message.id] = number
             elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
                 # The SDK answers no request that was cancelled.
                 self._wire.expect_no_reply((message.params or {}).get("requestId"))

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from subconscious_mcp.config import Config
@@ -18,6 +18,7 @@ from subconscious_mcp.toolsets.cache import cache_tools
 from subconscious_mcp.toolsets.tool import Tool
 
 log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -41,9 +42,11 @@ class Session:
         config: The session's settings.
         derived: Its namespace before registration.
         memory: Returns the open memory, or raises why it cannot be opened.
+        client: Identity of a client that may send a request again, or empty.
     """
 
-    def __init__(self, config: Config, derived: Derived, memory: Callable[[], Memory]) -> None:
+    def __init__(self, config: Config, derived: Derived, memory: Callable[[], Memory], client: str = "") -> None:
+        self._client = client
         self._config = config
         self._derived = derived
         self._memory = memory
@@ -55,15 +58,22 @@ class Session:
         """Returns the tools as `tools/list` shows them."""
         return [tool.description() for tool in self.tools.values()]
 
-    def call(self, name: str, arguments: Any) -> Reply:
-        """Carries out one tool call; never raises, because a client waits for the reply."""
+    def call(self, name: str, arguments: Any, number: int = 0) -> Reply:
+        """Carries out one tool call; never raises, because a client waits for the reply.
+
+        Args:
+            number: The number of the request's line, by which one that is sent again is known.
+        """
         try:
             tool = self.tools.get(name)
             if tool is None:
                 raise InvalidArgument(f"There is no tool {name[:60]!r}.", f"There are {', '.join(self.tools)}.")
             values = tool.parse(arguments)
             memory = self._memory()
-            return Reply(tool.run(memory, self._scope_on(memory), values))
+            scope = self._scope_on(memory)
+            if self._client:
+                scope = replace(scope, request=f"{self._client}:{number}")
+            return Reply(tool.run(memory, scope, values))
         except SubconsciousError as error:
             # Neither is news to whoever reads the log: the caller's own mistake, and what was told at the start.
             if not isinstance(error, (InvalidArgument, ConfigError)):
@@ -72,9 +82,7 @@ class Session:
         except Exception as error:
             # A fault of ours. The log gets the trace, the client no more than its kind.
             log.exception("%s failed", name[:60])
-            return Reply(
-                None, f"An internal error ({type(error).__name__}) ended the call; see logs/server.log."
-            )
+            return Reply(None, f"An internal error ({type(error).__name__}) ended the call; see logs/server.log.")
 
     def _scope_on(self, memory: Memory) -> Scope:
         with self._lock:

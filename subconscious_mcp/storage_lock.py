@@ -103,6 +103,20 @@ class StorageLock:
             os.close(fd)
 
 
+def wait_until_free(folder: Path, seconds: float = 10.0) -> bool:
+    """Waits until nobody holds `folder`; returns whether that came to be."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            lock = StorageLock(folder, "subconscious-mcp")
+            lock.release(clean=not lock.after_kill)
+            return True
+        except StorageBusy:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+
+
 def holder(folder: Path) -> Holder:
     """Returns who the lock file says holds `folder`; unknown parts are empty."""
     try:

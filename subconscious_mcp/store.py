@@ -21,8 +21,19 @@ class Store(Protocol):
     def namespace(self, name: str, root: str | None) -> Namespace:
         """Returns the namespace of a project, registering it at first sight."""
 
-    def add(self, namespace: Namespace, entry: NewEntry, fingerprint: str, vector: NDArray[np.float32]) -> None:
-        """Stores an entry with its vector, (d,)."""
+    def add(
+        self,
+        namespace: Namespace,
+        entry: NewEntry,
+        fingerprint: str,
+        vector: NDArray[np.float32],
+        *,
+        request: str = "",
+    ) -> None:
+        """Stores an entry with its vector, (d,), and with it the identity of the request."""
+
+    def written_by(self, request: str) -> str | None:
+        """Returns the id of the entry that a request has written or deleted, or None."""
 
     def nearest(
         self,
@@ -43,7 +54,7 @@ class Store(Protocol):
     def entry(self, namespace: Namespace, entry_id: str) -> Entry | None:
         """Returns an entry of the namespace, or None."""
 
-    def forget(self, namespace: Namespace, entry_id: str) -> Entry | None:
+    def forget(self, namespace: Namespace, entry_id: str, *, request: str = "") -> Entry | None:
         """Deletes an entry and every byte of its texts; returns what it was, or None."""
 
     def purge_expired(self, now: float) -> int:

@@ -6,6 +6,7 @@ at standard error, so that a print of any library, Python or native, cannot corr
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -13,8 +14,9 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, BinaryIO
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is refused unread: it is no tool call, and it must not fill the memory."""
@@ -42,16 +44,31 @@ Event = bytes | Oversized | End
 class Wire:
     """Reads lines in a thread of its own and writes messages from any thread.
 
+    Each line has a number. Over a pipe it is the line's number among all that the client ever
+    sent, so that a request which is sent again, to another engine, is known by it.
+
     Args:
-        read_fd: Descriptor of the requests.
-        write_fd: Descriptor of the replies.
+        stream: Where the requests come from.
+        write: Sends some of the bytes it is given and returns how many.
         max_line_bytes: See `MAX_LINE_BYTES`.
+        numbers: Numbers of the first lines.
+        next_number: Number of the first line behind those.
     """
 
-    def __init__(self, read_fd: int, write_fd: int, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
-        self._read_fd = read_fd
-        self._write_fd = write_fd
+    def __init__(
+        self,
+        stream: BinaryIO,
+        write: Callable[[memoryview], int],
+        *,
+        max_line_bytes: int = MAX_LINE_BYTES,
+        numbers: Sequence[int] = (),
+        next_number: int = 1,
+    ) -> None:
+        self._stream = stream
+        self._send_some = write
         self._max_line_bytes = max_line_bytes
+        self._numbers = itertools.chain(numbers, itertools.count(next_number))
+        self.number = 0
         self._write_lock = threading.Lock()
         self._broken = False
         self._waiting: set[Any] = set()
@@ -62,32 +79,39 @@ class Wire:
         self._room = threading.Semaphore(256)
         self.last_line = time.monotonic()
 
+    @classmethod
+    def of_descriptors(cls, read_fd: int, write_fd: int, *, max_line_bytes: int = MAX_LINE_BYTES) -> Wire:
+        """Returns a wire over two file descriptors, which stay the caller's to close."""
+        stream = os.fdopen(read_fd, "rb", closefd=False)
+        return cls(stream, lambda some: os.write(write_fd, some), max_line_bytes=max_line_bytes)
+
     def start(self) -> None:
         """Starts reading."""
         threading.Thread(target=self._read, name="subconscious-wire", daemon=True).start()
 
     def _read(self) -> None:
         try:
-            with os.fdopen(self._read_fd, "rb", closefd=False) as stream:
-                most = self._max_line_bytes
-                while raw := stream.readline(most + 1):
-                    self._room.acquire()
-                    self.last_line = time.monotonic()
-                    if len(raw) > most:
-                        while not raw.endswith(b"\n") and (raw := stream.readline(most)):
-                            pass
-                        self.events.put(Oversized())
-                    else:
-                        self.events.put(raw)
-        except OSError:
+            stream, most = self._stream, self._max_line_bytes
+            while raw := stream.readline(most + 1):
+                self._room.acquire()
+                self.last_line = time.monotonic()
+                if len(raw) > most:
+                    while not raw.endswith(b"\n") and (raw := stream.readline(most)):
+                        pass
+                    self.events.put(Oversized())
+                else:
+                    self.events.put(raw)
+        except (OSError, ValueError):
+            # The other end is gone, or the stream was closed under us.
             pass
         self.events.put(End.CLOSED)
 
     def next_event(self) -> Event:
-        """Returns the next line, or why there is none; waits for it."""
+        """Returns the next line, or why there is none; waits for it. `number` is then the line's."""
         event = self.events.get()
         if not isinstance(event, End):
             self._room.release()
+            self.number = next(self._numbers)
         return event
 
     def stop(self) -> None:
@@ -118,7 +142,7 @@ class Wire:
             view = memoryview(data)
             while view and not self._broken:
                 try:
-                    view = view[os.write(self._write_fd, view) :]
+                    view = view[self._send_some(view) :]
                 except OSError:
                     self._broken = True
         if "method" not in message:
@@ -173,4 +197,4 @@ def own_standard_streams() -> Wire:
         # Text mode would turn the line ends of the wire into CRLF.
         msvcrt.setmode(read_fd, os.O_BINARY)
         msvcrt.setmode(write_fd, os.O_BINARY)
-    return Wire(read_fd, write_fd)
+    return Wire.of_descriptors(read_fd, write_fd)

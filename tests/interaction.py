@@ -48,8 +48,8 @@ GATED = "GATED"
 # libraries print to standard output whenever a text is embedded.
 BOOTSTRAP = f"""
 import os, sys
-from subconscious_mcp import embedding, server
-server.SDK_IDLE_SECONDS = server.CHROMA_IDLE_SECONDS = 1e9
+from subconscious_mcp import embedding, host
+host.SDK_IDLE_SECONDS = host.CHROMA_IDLE_SECONDS = 1e9
 embed_query = embedding.OnnxEmbedder.embed_query
 def noisy(self, text):
     print("a library prints", flush=True)
@@ -60,9 +60,9 @@ def noisy(self, text):
     return embed_query(self, text)
 embedding.OnnxEmbedder.embed_query = noisy
 from subconscious_mcp.cli import main
-sys.exit(main([]))
+sys.exit(main(["serve"]))
 """
-COMMAND = (sys.executable, "-m", "subconscious_mcp")
+COMMAND = (sys.executable, "-m", "subconscious_mcp", "serve")
 HELD_COMMAND = (sys.executable, "-c", BOOTSTRAP)
 CONSOLE_SCRIPT = str(Path(sys.executable).with_name("subconscious-mcp"))
 
@@ -314,7 +314,7 @@ class Pipes(Lines):
         to_server, from_client = os.pipe(), os.pipe()
         self.taken_over = threading.Event()
         self._ends = (to_server[0], from_client[1])
-        self.wire = Wire(*self._ends, max_line_bytes=max_line_bytes)
+        self.wire = Wire.of_descriptors(*self._ends, max_line_bytes=max_line_bytes)
         self._server = threading.Thread(target=self._serve, daemon=True)
         super().__init__(from_client[0], to_server[1])
         self._server.start()

@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "subconscious_mcp"
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"", "errors", "records", "schema", "identity"}),
+    frozenset({"", "errors", "records", "schema", "identity", "locate", "endpoint"}),
     frozenset({"config", "namespaces", "exact_search", "model_layout"}),
     frozenset(
         {
@@ -31,8 +31,10 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"echo_log", "local_store"}),
     frozenset({"drift", "memory"}),
     frozenset({"opening", "doctor"}),
-    frozenset({"render", "tables", "demo", "toolsets", "toolsets.tool", "toolsets.parameters", "toolsets.cache"}),
-    frozenset({"session", "early_session", "sdk_session", "server"}),
+    frozenset(
+        {"render", "verbs", "tables", "demo", "toolsets", "toolsets.tool", "toolsets.parameters", "toolsets.cache"}
+    ),
+    frozenset({"session", "early_session", "sdk_session", "host", "server", "engine", "pipe"}),
     frozenset({"cli", "__main__"}),
 )
 ENGINES = {
@@ -45,7 +47,7 @@ ENGINES = {
     "mcp_types": {"sdk_session"},
 }
 # Adapters may start one another: a server is its sessions, the command line starts the server.
-LAZY_UPWARD = {("server", "cli")}
+LAZY_UPWARD = {("server", "cli"), ("pipe", "cli")}
 
 
 def modules() -> dict[str, Path]:
@@ -135,8 +137,9 @@ def test_only_config_reads_the_environment() -> None:
             for word in ("os.environ.get", "os.getenv", "environ[", "from os import environ")
         )
     }
-    # The embedder switches telemetry off, the sources hand the environment on to pip.
-    assert readers <= {"config", "embedding", "model_sources"}
+    # The pipe hands the environment on and must not import `config`; the engine sets its own home; the
+    # embedder switches telemetry off; the sources hand the environment on to pip.
+    assert readers <= {"config", "pipe", "endpoint", "engine", "embedding", "model_sources"}
 
 
 def test_the_handshake_loads_nothing_heavy() -> None:
@@ -146,4 +149,21 @@ def test_the_handshake_loads_nothing_heavy() -> None:
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_pipe_loads_next_to_nothing() -> None:
+    code = (
+        "import sys; import subconscious_mcp.__main__, subconscious_mcp.pipe;"
+        "heavy = {'mcp', 'chromadb', 'onnxruntime', 'tokenizers', 'numpy', 'pydantic', 'rich', 'anyio', 'asyncio',"
+        "'argparse', 'dataclasses', 'inspect', 'pathlib', 'subprocess', 'typing', 'logging', 'hashlib', 'tempfile'};"
+        "own = {'subconscious_mcp.' + n for n in ('config', 'errors', 'cli', 'engine', 'host', 'memory')};"
+        "print(sorted((heavy | own) & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import sys; sys.path[:0] = %r; %s" % (sys.path, code)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == "[]"

@@ -6,13 +6,11 @@ raw, in the early session and after the SDK has taken over, and by the SDK's own
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -23,7 +21,6 @@ from fakes import Clock
 from interaction import (
     COMMAND,
     GATED,
-    HELD_COMMAND,
     MODERN,
     MODERN_META,
     PATIENCE,
@@ -170,7 +167,7 @@ def test_there_are_the_six_tools_with_their_schemas(agent: Agent) -> None:
         required, properties = SCHEMAS[tool["name"]]
         schema = tool["inputSchema"]
         assert tool["title"] and tool["description"]
-        assert all(property.pop("description") for property in schema["properties"].values())
+        assert all(argument.pop("description") for argument in schema["properties"].values())
         assert schema == {
             "type": "object",
             "properties": properties,
@@ -204,10 +201,12 @@ def test_every_way_lists_the_same_tools(agent: Agent, agents: dict[str, Agent], 
         ("2026-07-28", "2025-11-25"),
     ],
 )
-def test_the_handshake_is_answered_alike_early_and_by_the_sdk(start: Start, asked: str, given: str) -> None:
+def test_the_handshake_is_answered_alike_early_and_by_the_sdk(
+    start: Start, tmp_path: Path, asked: str, given: str
+) -> None:
     replies = []
     for early in (True, False):
-        agent = Pipes(_environment_of(start))
+        agent = Pipes(environment(tmp_path / "home"))
         if not early:
             # A ping before the handshake is left to the SDK.
             assert agent.request("ping")["result"] == {}
@@ -223,17 +222,11 @@ def test_the_handshake_is_answered_alike_early_and_by_the_sdk(start: Start, aske
     assert replies[0]["capabilities"] == {"tools": {"listChanged": False}}
 
 
-def _environment_of(start: Start) -> dict[str, str]:
-    """The environment of a folder that no other server has."""
-    agent = start("pipes, early")
-    agent.close()
-    return environment(agent.folder / "home")
-
-
 @pytest.mark.parametrize("way", ["pipes", "process"])
-def test_without_a_handshake_the_2026_era_is_served(start: Start, way: str, real_model_dir: Path) -> None:
-    env = environment(start("pipes, early").folder / "other" / "home", real_model_dir.parent)
-    (Path(env["GATE"]).parent).mkdir()
+def test_without_a_handshake_the_2026_era_is_served(
+    start: Start, tmp_path: Path, way: str, real_model_dir: Path
+) -> None:
+    env = environment(tmp_path / "home", real_model_dir.parent)
     agent = Pipes(env) if way == "pipes" else Process(env, command=COMMAND)
     discovered = agent.request("server/discover", {"_meta": MODERN_META})["result"]
     assert discovered["supportedVersions"] == [MODERN]
@@ -247,8 +240,8 @@ def test_without_a_handshake_the_2026_era_is_served(start: Start, way: str, real
     assert agent.close() == 0
 
 
-def test_a_handshake_that_the_sdk_would_refuse_does_not_end_the_session_later(start: Start) -> None:
-    agent = Pipes(_environment_of(start))
+def test_a_handshake_that_the_sdk_would_refuse_does_not_end_the_session_later(start: Start, tmp_path: Path) -> None:
+    agent = Pipes(environment(tmp_path / "home"))
     params = handshake_params("2025-11-25") | {"capabilities": {"roots": ["odd"]}}
     assert agent.request("initialize", params)["result"]["protocolVersion"] == "2025-11-25"
     agent.let_sdk_take_over()
@@ -437,7 +430,7 @@ def test_a_switched_off_echo_log_is_told(start: Start) -> None:
 
 TEXTS = (
     "a star ★",
-    "🦇🏳️‍🌈 emoji",
+    "🦇🏳️\u200d🌈 emoji",
     "如何轮换密钥",
     "Как обновить сертификат",
     "e\u0301 or é",
@@ -589,9 +582,8 @@ def test_what_is_no_message_is_told_and_the_session_goes_on(start: Start, way: s
 
 
 @pytest.mark.parametrize("way", ["early", "SDK"])
-def test_a_line_that_is_too_long_is_refused_unread(start: Start, way: str) -> None:
-    env = _environment_of(start)
-    agent = Pipes(env, max_line_bytes=1000)
+def test_a_line_that_is_too_long_is_refused_unread(start: Start, tmp_path: Path, way: str) -> None:
+    agent = Pipes(environment(tmp_path / "home"), max_line_bytes=1000)
     agent.handshake()
     if way == "SDK":
         agent.let_sdk_take_over()
@@ -748,8 +740,7 @@ def test_a_client_that_reads_no_more_ends_nothing_badly(start: Start) -> None:
     assert call
     assert lock_is_free(agent.folder)
     assert stored(agent.folder, entry_id)["answer"] == "kept"
-    reader.close()
-    agent.popen.stdout = open(os.devnull)
+    agent.popen.stdout = reader
 
 
 # --- what stands in the way

@@ -121,9 +121,7 @@ def _echo(memory: Memory, scope: Scope, values: dict[str, Any]) -> Payload:
 
 
 def _drift_report(memory: Memory, scope: Scope, values: dict[str, Any]) -> Payload:
-    payload = render.drift_payload(
-        memory.drift_report(scope, **values), most_task=2_000, most=render.MAX_CANDIDATES
-    )
+    payload = render.drift_payload(memory.drift_report(scope, **values), most_task=2_000, most=render.MAX_CANDIDATES)
     if scope.echo_log is None:
         payload["note"] = "The echo log is switched off (echo_log_enabled), so there is nothing to report."
     return payload
