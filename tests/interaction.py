@@ -308,9 +308,10 @@ class Pipes(Lines):
         from subconscious_mcp import sdk_session
 
         self._serve_sdk = sdk_session.serve
-        config = resolve(env).config
-        self.memory = SharedMemory(config, command="tests", idle_seconds=1e9)
-        self.session = Session(config, Derived(config.namespace or "tests", None, "tests"), self.memory.get)
+        config = self.config = resolve(env).config
+        self.memory = SharedMemory(config.storage_dir, command="tests", idle_seconds=1e9)
+        derived = Derived(config.namespace or "tests", None, "tests")
+        self.session = Session(config, derived, lambda: self.memory.get(config))
         to_server, from_client = os.pipe(), os.pipe()
         self.taken_over = threading.Event()
         self._ends = (to_server[0], from_client[1])

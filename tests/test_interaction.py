@@ -347,7 +347,7 @@ def test_a_lifetime_is_kept_with_the_entry(agent: Agent) -> None:
 
 def test_an_entry_is_gone_when_its_time_is_over(start: Start) -> None:
     agent = start("pipes, early")
-    clock = agent.memory.get()._clock = Clock()
+    clock = agent.memory.get(agent.config)._clock = Clock()
     remember(agent, TASK, "short", ttl_seconds=60)
     clock.advance(59)
     assert agent.call("recall", {"task": TASK}).payload["answer"] == "short"
