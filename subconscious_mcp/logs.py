@@ -12,6 +12,7 @@ import logging.handlers
 import os
 import sys
 import traceback
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 
@@ -41,11 +42,11 @@ class _Discreet(logging.Formatter):
 class _PrivateFile(logging.handlers.RotatingFileHandler):
     """Rotating files that only their owner reads."""
 
-    def _open(self):  # type: ignore[no-untyped-def]
+    def _open(self) -> TextIOWrapper:
         def private(path: str, flags: int) -> int:
             return os.open(path, flags, 0o600)
 
-        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=private)
+        return open(self.baseFilename, "a", encoding=self.encoding, errors=self.errors, opener=private)
 
 
 def log_to_file(path: Path, level: str) -> None:

@@ -36,7 +36,7 @@ from interaction import (
 )
 
 from subconscious_mcp import cli, config, opening
-from subconscious_mcp.memory import MAX_TASK_CHARS
+from subconscious_mcp.memory import MAX_TASK_CHARS, Memory
 from subconscious_mcp.storage_lock import StorageLock
 
 RAW = ("pipes, early", "pipes, SDK", "process, early", "process, SDK")
@@ -552,6 +552,19 @@ def test_arguments_that_are_no_object_are_refused_in_one_line(agent: Lines, argu
     # No tool's result but the protocol's own error: such a request is no call of a tool.
     reply = agent.request("tools/call", {"name": "recall", "arguments": arguments})
     assert reply["error"] == {"code": -32602, "message": "arguments takes one JSON object."}
+
+
+def test_a_fault_of_ours_is_told_in_one_line_without_its_message(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any) -> None:
+        raise RuntimeError(SECRET)
+
+    monkeypatch.setattr(Memory, "stats", fails)
+    agent = start("pipes, early")
+    assert agent.call("stats", {}).error == "An internal error (RuntimeError) ended the call; see logs/server.log."
+    assert "stats failed" in caplog.text
+    agent.close()
 
 
 # --- the wire
