@@ -106,7 +106,7 @@ def test_random_bytes_never_end_a_read(log: EchoLog, damage: bytes) -> None:
     assert found[0] == "before"
     assert found[-1] == "behind"
     log.forget("nobody", [])
-    assert [query for query in queries(log)] == [query for query in found if query is not None]
+    assert queries(log) == [query for query in found if query is not None]
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
