@@ -256,7 +256,13 @@ def project_dir(environ: Mapping[str, str] | None = None, working: Path | None =
     """
     env = os.environ if environ is None else environ
     given = env.get("CLAUDE_PROJECT_DIR", "").strip()
-    return Path(given) if given else working or Path.cwd()
+    if given or working is not None:
+        return Path(given) if given else working or Path()
+    try:
+        return Path.cwd()
+    except OSError:
+        # The working directory was deleted: it is nobody's project any more.
+        return Path("/")
 
 
 def user_home() -> Path | None:
@@ -287,18 +293,20 @@ def resolve(environ: Mapping[str, str] | None = None) -> Resolved:
     values = {name: origin.value for name, origin in origins.items()}
     for name, below in (("storage_dir", "data"), ("models_dir", "models")):
         # What the file says is relative to the file; what the environment says, to where one stands.
-        base = home if origins[name].source == "config.json" else Path.cwd()
+        base = home if origins[name].source == "config.json" else None
         path = home / below if values[name] is None else _absolute(values[name], base)
         values[name] = path
         origins[name] = Origin(path, origins[name].source)
     return Resolved(Config(home=home, **values), origins, tuple(warnings), config_file)
 
 
-def _absolute(text: str, base: Path) -> Path:
+def _absolute(text: str, base: Path | None) -> Path:
     try:
-        return Path(locate.absolute(text, str(base)))
+        return Path(locate.absolute(text, None if base is None else str(base)))
     except OSError:
-        raise ConfigError(f"The home folder in the path {text!r} is unknown.", "Give an absolute path.") from None
+        raise ConfigError(
+            f"The folder that the path {text!r} starts from is not there.", "Give an absolute path."
+        ) from None
 
 
 def _read_file(path: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from subconscious_mcp.config import Config
 from subconscious_mcp.early_session import EarlySession
 from subconscious_mcp.errors import SubconsciousError
+from subconscious_mcp.heavy_imports import one_at_a_time
 from subconscious_mcp.namespaces import Derived
 from subconscious_mcp.storage_lock import StorageLock
 from subconscious_mcp.wire import End, Wire
@@ -82,8 +83,8 @@ class Host:
                 last = max([wire.last_line for wire in self._wires], default=self.last_line)
             if time.monotonic() - last >= SDK_IDLE_SECONDS:
                 break
-        import subconscious_mcp.sdk_session  # noqa: F401
-
+        with one_at_a_time:
+            import subconscious_mcp.sdk_session  # noqa: F401
         self._sdk_there.set()
 
     def memory(self) -> SharedMemory:
@@ -136,8 +137,8 @@ class Host:
                 wire.wait_until_answered()
                 return
             self._sdk_wanted.set()
-            from subconscious_mcp.sdk_session import serve as serve_sdk
-
+            with one_at_a_time:
+                from subconscious_mcp.sdk_session import serve as serve_sdk
             serve_sdk(wire, session.result(), early.handover)
         finally:
             self.last_line = time.monotonic()

@@ -25,24 +25,30 @@ def home_folder(environ: Mapping[str, str]) -> str:
     """
     given = environ.get(ENV_PREFIX + "HOME", "").strip()
     if given:
-        return absolute(given, os.getcwd())  # noqa: PTH109 - pathlib costs the pipe milliseconds
+        return absolute(given)
     home = os.path.expanduser("~")  # noqa: PTH111
     if not os.path.isabs(home):  # noqa: PTH117
         raise OSError("there is no home folder")
     return os.path.join(home, ".subconscious-mcp")  # noqa: PTH118
 
 
-def absolute(text: str, base: str) -> str:
+def absolute(text: str, base: str | None = None) -> str:
     """Returns a path that a setting gives: `~` expanded, relative ones from `base`.
 
+    Args:
+        base: A folder; the working directory by default, which is only asked for where it is needed,
+            because it may have been deleted.
+
     Raises:
-        OSError: The home folder that the path begins with is not known.
+        OSError: The home folder that the path begins with is not known, or the working directory.
     """
     path = os.path.expanduser(text)  # noqa: PTH111
     if path.startswith("~"):
         raise OSError("the home folder is not known")
+    if base is not None:
+        path = os.path.join(base, path)  # noqa: PTH118
     # abspath and not realpath: a symbolic link stays what the user wrote.
-    return os.path.abspath(os.path.join(base, path))  # noqa: PTH100, PTH118
+    return os.path.abspath(path)  # noqa: PTH100
 
 
 def written_settings(home: str) -> dict[str, Any]:
@@ -65,7 +71,7 @@ def storage_folder(environ: Mapping[str, str], home: str, written: Mapping[str, 
     """Returns the storage directory: environment over config.json over the default."""
     given = environ.get(ENV_PREFIX + "STORAGE_DIR", "").strip()
     if given:
-        return absolute(given, os.getcwd())  # noqa: PTH109
+        return absolute(given)
     text = written.get("storage_dir")
     if isinstance(text, str) and text.strip():
         return absolute(text.strip(), home)

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subconscious_mcp.errors import IndexUnreadable
+from subconscious_mcp.heavy_imports import one_at_a_time
 
 if TYPE_CHECKING:
     from subconscious_mcp.embedding import MiniLMEmbeddingFunction
@@ -70,8 +71,6 @@ _PAGE = 20_000
 _FILES = "chroma.sqlite3*"
 _SEGMENT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HINT = "Run `subconscious-mcp doctor --repair`: it builds the index again from the database."
-
-_importing = threading.Lock()
 
 
 class ChromaIndex:
@@ -427,7 +426,7 @@ def _deaf() -> Iterator[None]:
     like MIGRATIONS, or one that is not UTF-8, would stop even the import. Settings of other
     libraries, built meanwhile by another thread, are left as they are.
     """
-    with _importing:
+    with one_at_a_time:
         from pydantic_settings import BaseSettings
 
         plain_init = BaseSettings.__init__

@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "subconscious_mcp"
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"", "errors", "records", "schema", "identity", "locate", "endpoint"}),
+    frozenset({"", "errors", "records", "schema", "identity", "locate", "endpoint", "heavy_imports"}),
     frozenset({"config", "namespaces", "exact_search", "model_layout"}),
     frozenset(
         {

@@ -142,7 +142,7 @@ def test_a_home_is_expanded_and_missing_ones_are_told(
     assert resolve(env).config.storage_dir == tmp_path / "me" / "d with space" / "données"
     assert resolve({}).config.home == tmp_path / "me" / ".subconscious-mcp"
     env["SUBCONSCIOUS_STORAGE_DIR"] = "~nobody-of-that-name/data"
-    with pytest.raises(ConfigError, match="home folder"):
+    with pytest.raises(ConfigError, match="starts from is not there"):
         resolve(env)
     monkeypatch.setattr("os.path.expanduser", lambda text: text)
     with pytest.raises(ConfigError, match="SUBCONSCIOUS_HOME"):
