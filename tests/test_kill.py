@@ -17,8 +17,9 @@ def test_nothing_acknowledged_is_lost_by_kills(tmp_path: Path, exact_limit: int)
     folder = tmp_path / "data"
     expected = Expected(fill(folder, FILLED, exact_limit))
     rnd = random.Random(exact_limit)
+    # What happens to Chroma's files between the kill and the next opening.
     damages = [None, DAMAGES[0], None, DAMAGES[1], DAMAGES[3], None]
-    for number, damage in enumerate(damages):
+    for number, damage in enumerate(damages if exact_limit == EXACT_LIMIT else damages[:2]):
         new = run_and_kill(
             folder,
             expected,
