@@ -1,0 +1,303 @@
+"""Draws the results, and writes the table of figures into the README of this folder.
+
+    python validation/plots.py            # validation/plots/*.svg from validation/results/*.json
+    python validation/plots.py --readme   # only the table between the markers of validation/README.md
+
+A result that is not there is left out. The plots are the same, byte for byte, for the same
+results and the same matplotlib (extra `benchmark`); the table needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+PLOTS = HERE / "plots"
+README = HERE / "README.md"
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+NAMES = {
+    "ours": "subconscious-mcp",
+    "sentence_transformers": "sentence-transformers",
+    "chroma": "Chroma's function",
+    "fastembed": "fastembed",
+}
+COLOURS = {"ours": "#1b6ca8", "sentence_transformers": "#d98324", "chroma": "#7a9e3f", "fastembed": "#8c6bb1"}
+
+
+def result(name: str) -> dict[str, Any] | None:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+# --- Plots --------------------------------------------------------------------------------------
+
+
+def canvas(width: float = 7.2, height: float = 4.0) -> tuple[Any, Any, Any]:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update(
+        {
+            "svg.hashsalt": "subconscious-mcp",
+            "font.size": 10,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.axisbelow": True,
+        }
+    )
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(width, height), layout="constrained")
+    axes.grid(axis="y", color="#dddddd", linewidth=0.8)
+    return pyplot, figure, axes
+
+
+def save(figure: Any, name: str) -> None:
+    PLOTS.mkdir(exist_ok=True)
+    # White, not transparent: black labels must be readable where the page is dark.
+    figure.savefig(
+        PLOTS / f"{name}.svg",
+        facecolor="white",
+        transparent=False,
+        metadata={"Date": None, "Creator": None},
+    )
+    print(PLOTS / f"{name}.svg")
+
+
+def draw_bulk(embedding: dict[str, Any]) -> None:
+    pyplot, figure, axes = canvas()
+    sets = embedding["bulk"]
+    limits = embedding.get("matmul", {}).get("sets", {})
+    shown = [name for name in NAMES if any(name in one["docs_per_s"] for one in sets.values())]
+    width = 0.8 / len(shown)
+    for position, name in enumerate(shown):
+        places, heights = [], []
+        for group, one in enumerate(sets.values()):
+            if name in one["docs_per_s"]:
+                places.append(group - 0.4 + (position + 0.5) * width)
+                heights.append(one["docs_per_s"][name]["median"])
+        bars = axes.bar(places, heights, width * 0.92, label=NAMES[name], color=COLOURS[name])
+        axes.bar_label(bars, [f"{height:.0f}" for height in heights], fontsize=8, padding=1)
+    for group, name in enumerate(sets):
+        if name in limits:
+            height = limits[name]["limit_docs_per_s"]
+            label = "limit of the matrix products" if group == 0 else None
+            axes.hlines(height, group - 0.42, group + 0.42, colors="#444444", linestyles="dashed", label=label)
+    labels = [f"{name}\n{one['tokens_mean']:.0f} tokens on average" for name, one in sets.items()]
+    axes.set_xticks(range(len(sets)), labels)
+    axes.set_ylabel("texts per second")
+    axes.set_title("Embedding many texts, two cores (median of interleaved rounds)", fontsize=10, loc="left")
+    axes.legend(frameon=False, fontsize=8)
+    save(figure, "bulk")
+    pyplot.close(figure)
+
+
+def draw_lines(
+    name: str, title: str, ylabel: str, sizes: list[int], lines: Iterable[tuple[str, str, str, list[float | None]]]
+) -> None:
+    """Draws one line a (label, colour, style, values) over the numbers of entries."""
+    pyplot, figure, axes = canvas()
+    for label, colour, style, values in lines:
+        known = [(size, value) for size, value in zip(sizes, values, strict=True) if value is not None]
+        if not known:
+            continue
+        axes.plot(*zip(*known, strict=True), style, label=label, color=colour, marker="o", markersize=4)
+        for size, value in known if style == "-" else ():
+            axes.annotate(f"{value:.1f}", (size, value), (0, 5), textcoords="offset points", ha="center", fontsize=8)
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("entries in the store")
+    axes.set_ylabel(ylabel)
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.legend(frameon=False, fontsize=8)
+    save(figure, name)
+    pyplot.close(figure)
+
+
+def draw_recall(latency: dict[str, Any]) -> None:
+    rows = latency["sizes"]
+    draw_lines(
+        "recall",
+        "recall over stdio by the size of the store",
+        "milliseconds a call",
+        [row["entries"] for row in rows],
+        [
+            ("median", COLOURS["ours"], "-", [row.get("recall_ms", {}).get("p50") for row in rows]),
+            ("95th percentile", COLOURS["ours"], "--", [row.get("recall_ms", {}).get("p95") for row in rows]),
+            ("processor time", "#888888", ":", [row.get("recall_cpu_ms") for row in rows]),
+        ],
+    )
+
+
+def draw_search(search: dict[str, Any]) -> None:
+    rows = search["sizes"]
+    draw_lines(
+        "search",
+        "exact search and Chroma's index by the size of the store",
+        "milliseconds a search",
+        [row["entries"] for row in rows],
+        [
+            (f"{label}, {word}", colour, style, [row.get(key, {}).get(point) for row in rows])
+            for label, key, colour in (("exact", "exact_ms", "#1b6ca8"), ("index", "index_ms", "#d98324"))
+            for word, point, style in (("median", "p50", "-"), ("95th percentile", "p95", "--"))
+        ],
+    )
+
+
+# --- The table of the README --------------------------------------------------------------------
+
+
+def at(tree: Any, *path: Any) -> Any:
+    """Returns what lies there, or None."""
+    for step in path:
+        if not isinstance(tree, dict) or step not in tree:
+            return None
+        tree = tree[step]
+    return tree
+
+
+def of_size(whole: dict[str, Any] | None, size: int) -> dict[str, Any]:
+    return next((row for row in at(whole, "sizes") or () if row.get("entries") == size), {})
+
+
+def figure_rows() -> list[tuple[str, str, str, str]]:
+    """Returns (what, bar, figure, whether it is reached) for every bar."""
+    embedding, latency, search, kills = (result(name) for name in ("embedding", "latency", "search", "kill_rounds"))
+    rows: list[tuple[str, str, str, str]] = []
+
+    def row(what: str, bar: float, value: float | None, unit: str = "", least: bool = False, digits: int = 2) -> None:
+        if value is None:
+            rows.append((what, f"{'≥' if least else '≤'} {bar:g}{unit}", "not measured yet", ""))
+            return
+        reached = value >= bar if least else value <= bar
+        rows.append(
+            (what, f"{'≥' if least else '≤'} {bar:g}{unit}", f"{value:.{digits}f}{unit}", "yes" if reached else "no")
+        )
+
+    texts = at(embedding, "parity", "texts") or 500
+    cosine = at(embedding, "parity", "to_sentence_transformers", "ours", "cosine_min")
+    row(f"smallest cosine to sentence-transformers, {texts} texts", 0.999999, cosine, "", True, 8)
+    for name in ("short", "long", "mixed"):
+        ratio = at(embedding, "bulk", name, "ours_times_as_fast", "sentence_transformers", "median")
+        row(
+            f"many {name} texts, times sentence-transformers"
+            if name != "mixed"
+            else "many texts of mixed lengths, times sentence-transformers",
+            1.8,
+            ratio,
+            " x",
+            True,
+        )
+    share = at(embedding, "matmul", "sets", "long", "ours_share", "median")
+    row("many long texts, share of the limit of the matrix products", 80, share and 100 * share, " %", True, 0)
+    query = at(embedding, "query", "embedders", "ours")
+    row("one query of 12 tokens, processor time, median", 6, at(query, "cpu_ms", "p50"), " ms")
+    row("process start to the first vector", 0.35, at(embedding, "start", "ours", "start_to_first_vector_s"), " s")
+    some = of_size(latency, 10_000)
+    row("`initialize` answered after, 10,000 entries", 1000, at(some, "initialize_ms", "p50"), " ms", digits=0)
+    first = at(some, "start_to_first_recall_ms", "p50")
+    row("start to the first recall answered, 10,000 entries", 1800, first, " ms", digits=0)
+    row("recall, 10,000 entries, median", 8, at(some, "recall_ms", "p50"), " ms")
+    row("recall, 100,000 entries, median", 15, at(of_size(latency, 100_000), "recall_ms", "p50"), " ms")
+    row("remember, 10,000 entries, median", 15, at(some, "remember_ms", "p50"), " ms")
+    found = at(of_size(search, 100_000), "recall_at_10")
+    row("recall@10 of the index, 100,000 entries", 0.99, found, "", True, 4)
+    if kills is None:
+        rows.append(("killed at random moments: acknowledged entries lost", "0", "not measured yet", ""))
+    else:
+        faults = sum(kills.get(key, 0) for key in ("lost", "searches_wrong")) + len(kills.get("failures", ()))
+        told = (
+            f"{kills.get('lost')} of {kills.get('acknowledged'):,} in {kills.get('rounds')} rounds; "
+            f"{kills.get('searches_wrong', 0)} of {kills.get('searches', 0):,} searches wrong"
+        )
+        rows.append(("killed at random moments: acknowledged entries lost", "0", told, "yes" if not faults else "no"))
+    return rows
+
+
+def peers_table(embedding: dict[str, Any]) -> list[str]:
+    """Returns the lines of the table that has our embedder beside its peers."""
+    lines = [
+        "| | short | long | mixed | query, wall / processor | first vector | peak memory | smallest cosine |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, label in NAMES.items():
+        missing = at(embedding, "embedders", name, "absent")
+        if missing:
+            lines.append(f"| {label} | absent: {missing} | | | | | | |")
+            continue
+        bulk = [at(embedding, "bulk", one, "docs_per_s", name, "median") for one in ("short", "long", "mixed")]
+        query = at(embedding, "query", "embedders", name)
+        cells = [
+            *(f"{value:.0f}/s" if value else "" for value in bulk),
+            f"{query['wall_ms']['p50']:.1f} / {query['cpu_ms']['p50']:.1f} ms" if query else "",
+            f"{at(embedding, 'start', name, 'start_to_first_vector_s') or 0:.2f} s",
+            f"{at(embedding, 'peak_rss_mb', 'after_bulk', name) or 0:.0f} MB",
+            "1 (the measure)"
+            if name == "sentence_transformers"
+            else f"{at(embedding, 'parity', 'to_sentence_transformers', name, 'cosine_min') or 0:.7f}",
+        ]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def conditions_line(name: str) -> str | None:
+    whole = result(name)
+    if whole is None:
+        return None
+    under = whole.get("conditions", whole)
+    parts = [under.get("date"), under.get("processor")]
+    parts += [f"{under['cores']} cores"] if "cores" in under else []
+    before = whole.get("load_1m_before")
+    parts += [f"load {before} before"] if before is not None else []
+    parts += [f"load {under['load_1m']} at the end"] if "load_1m" in under else []
+    parts += [f"Python {under.get('python') or at(under, 'versions', 'python')}"]
+    parts += [f"commit {under['commit']}"] if under.get("commit") else []
+    return f"- `{name}.json`: " + ", ".join(str(part) for part in parts if part)
+
+
+def table() -> str:
+    lines = ["| what | bar | measured | reached |", "|---|---|---|---|"]
+    lines += ["| " + " | ".join(row) + " |" for row in figure_rows()]
+    embedding = result("embedding")
+    if embedding is not None:
+        sets = [
+            f"{name} {one['tokens_mean']:.0f} tokens ({one['tokens_min']} to {one['tokens_max']})"
+            for name, one in embedding["bulk"].items()
+        ]
+        lines += ["", f"Our embedder beside its peers, texts a second ({', '.join(sets)}):", ""]
+        lines += peers_table(embedding)
+    lines += ["", "Measured under these conditions:", ""]
+    lines += [line for name in sorted(path.stem for path in RESULTS.glob("*.json")) if (line := conditions_line(name))]
+    return "\n".join(lines)
+
+
+def write_readme() -> None:
+    text = README.read_text(encoding="utf-8")
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    README.write_text(f"{head}{BEGIN}\n\n{table()}\n\n{END}{tail}", encoding="utf-8")
+    print(README)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--readme", action="store_true", help="only write the table of the README")
+    options = parser.parse_args()
+    if options.readme:
+        write_readme()
+        return
+    for name, draw in (("embedding", draw_bulk), ("latency", draw_recall), ("search", draw_search)):
+        whole = result(name)
+        if whole is not None:
+            draw(whole)
+
+
+if __name__ == "__main__":
+    main()
