@@ -725,6 +725,30 @@ def test_salvage_copies_what_can_be_read(damaged: Path, fresh: Database, seed: i
     assert fresh.problems() == []
 
 
+def test_salvage_where_the_end_of_the_table_cannot_be_read(damaged: Path, fresh: Database) -> None:
+    """The highest key is then known from another table only, or not at all."""
+    raw = bytearray(damaged.read_bytes())
+    leaves = [at for at in range(4096, len(raw), 4096) if raw[at] == 13 and b"two149" in raw[at : at + 4096]]
+    for at in leaves:
+        raw[at : at + 4096] = b"\xff" * 4096
+    damaged.write_bytes(raw)
+    copied, lost = salvage(damaged, fresh)
+    assert copied + lost == 300
+    assert 0 < lost < 20
+    fresh.delete(list(fresh.keys_of([f"{name}{n}" for name in ("one", "two") for n in range(150)]).values()))
+    root = _root_page(damaged, "sqlite_sequence")
+    raw[root : root + 4096] = b"\xff" * 4096
+    damaged.write_bytes(raw)
+    assert salvage(damaged, fresh) == (copied, 0)
+
+
+def _root_page(path: Path, table: str) -> int:
+    with sqlite3.connect(path) as file:
+        page = file.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+    file.close()
+    return int(page - 1) * 4096
+
+
 def test_salvage_passes_over_rows_that_hold_no_entry(damaged: Path, fresh: Database) -> None:
     with sqlite3.connect(damaged) as file:
         file.execute("UPDATE entries SET created_at = 'x' WHERE key = 1")

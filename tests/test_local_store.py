@@ -323,6 +323,7 @@ def test_the_index_follows_by_itself(opener: Opener, embedder: FakeEmbedder) -> 
 
     store.bring_index_up_to_date = bring  # type: ignore[method-assign]
     ids = write(store, space, embedder, model, texts(30))
+    store.index.open()
     store.start_indexing(embedder.fingerprint, embedder.dimension)
     store.start_indexing("another", 7)
 
