@@ -26,7 +26,7 @@ def read(folder: str) -> dict[str, Any] | None:
     try:
         with open(os.path.join(folder, ENDPOINT_FILE), encoding="utf-8") as file:  # noqa: PTH118
             found = json.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -35,7 +35,7 @@ def connect(found: Mapping[str, Any], seconds: float) -> socket.socket:
     """Connects to an engine.
 
     Raises:
-        OSError: Nobody listens there, or not within `seconds`.
+        OSError: Nobody listens there, or not within `seconds`; or `found` names no place at all.
     """
     if "socket" in found:
         if not hasattr(socket, "AF_UNIX"):
@@ -44,10 +44,14 @@ def connect(found: Mapping[str, Any], seconds: float) -> socket.socket:
         address: Any = str(found["socket"])
     else:
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        address = ("127.0.0.1", int(found.get("port", 0)))
+        address = ("127.0.0.1", found.get("port"))
     try:
         connection.settimeout(seconds)
         connection.connect(address)
+    except (ValueError, TypeError, OverflowError):
+        # A damaged engine.json; an engine that starts writes a new one.
+        connection.close()
+        raise OSError("engine.json is damaged") from None
     except BaseException:
         connection.close()
         raise
@@ -129,14 +133,18 @@ def _listen_unix(path: str) -> socket.socket:
 def publish(folder: str, facts: Mapping[str, Any]) -> None:
     """Writes engine.json, mode 0600, at once and whole."""
     path = os.path.join(folder, ENDPOINT_FILE)  # noqa: PTH118
-    temporary = f"{path}.{os.getpid()}"
+    # One name, because only the holder of the directory's lock writes: a kill leaves no more than one.
+    temporary = f"{path}.new"
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(facts, file)
     os.replace(temporary, path)  # noqa: PTH105
 
 
 def withdraw(folder: str, facts: Mapping[str, Any]) -> None:
-    """Removes engine.json and the socket it names."""
+    """Removes engine.json and the socket it names, if they are still those of `facts`."""
+    if read(folder) != facts:
+        # The directory was removed and made again, and another engine is there.
+        return
     for path in (os.path.join(folder, ENDPOINT_FILE), str(facts.get("socket", ""))):  # noqa: PTH118
         if path:
             try:

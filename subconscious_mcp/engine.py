@@ -9,10 +9,12 @@ killed at any moment: what was acknowledged is on the disk, and the pipes start 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hmac
 import json
 import logging
 import os
+import select
 import signal
 import socket
 import sys
@@ -30,18 +32,25 @@ from subconscious_mcp.host import Host
 from subconscious_mcp.locate import ENV_PREFIX
 from subconscious_mcp.logs import log_to_file
 from subconscious_mcp.namespaces import Derived, derive
-from subconscious_mcp.storage_lock import StorageLock
+from subconscious_mcp.storage_lock import LOCK_FILE, StorageLock, holder
 from subconscious_mcp.wire import Wire
 
 log = logging.getLogger(__name__)
 
 COMMAND = "subconscious-mcp engine"
-LOCK_SECONDS = 5.0
-"""How long to wait for the lock: an engine that gives way finishes what it is at."""
+LOCK_SECONDS = 10.0
+"""How long to wait for the lock of an engine that ends: it finishes what it is at."""
+BUSY_SECONDS = 3.0
+"""How long to wait for the lock of another process: most commands take less than a second."""
 HELLO_SECONDS = 10.0
 DRAIN_SECONDS = 3.0
 """How long connections may take to end: longer than a wire's own limit after a signal."""
-_INHERITED = 1024
+WATCH_SECONDS = 1.0
+"""How often the engine looks whether it can still be found and whether it is needed."""
+_INHERITED = 65_536
+_PASSING = {errno.ECONNABORTED, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_MAX_HELLO_BYTES = 16 << 20
+"""A command's arguments come with its hello: an answer may have a million characters."""
 
 
 def main(folder: str, home: str) -> NoReturn:
@@ -90,10 +99,10 @@ class Engine:
         self._folder = folder
         self._config = resolved.config
         self._lock = _lock(folder)
+        self._lock_file = _identity(folder / LOCK_FILE)
+        self._since = round(time.time(), 3)
         try:
-            self._listener, address = endpoint.listen(str(folder), self._config.engine_transport)
-            self._facts = {**address, "pid": os.getpid(), "version": __version__, "since": round(time.time(), 3)}
-            endpoint.publish(str(folder), self._facts)
+            self._listener, self._facts = self._listen()
         except OSError as error:
             self._lock.release()
             raise StorageError(f"The engine cannot listen: {error.strerror or error}.") from None
@@ -103,6 +112,19 @@ class Engine:
         self._stopping = False
         self._started = time.monotonic()
         self._last_used = time.monotonic()
+        # Wakes the loop, also from a signal handler.
+        self._woken, self._waker = socket.socketpair()
+        self._waker.setblocking(False)
+
+    def _listen(self) -> tuple[socket.socket, dict[str, Any]]:
+        listener, address = endpoint.listen(str(self._folder), self._config.engine_transport)
+        facts = {**address, "pid": os.getpid(), "version": __version__, "since": self._since}
+        try:
+            endpoint.publish(str(self._folder), facts)
+        except OSError:
+            listener.close()
+            raise
+        return listener, facts
 
     def run(self) -> None:
         """Serves connections until it is told to stop or nobody has come for a while."""
@@ -110,32 +132,66 @@ class Engine:
             signal.signal(number, lambda *_: self.stop())
         log.info("Engine %s started.", __version__)
         self._host.start(self._config)
-        self._listener.settimeout(min(1.0, self._config.engine_idle_seconds / 4))
         while not self._stopping:
-            try:
-                connection, _ = self._listener.accept()
-            except TimeoutError:
+            ready, _, _ = select.select([self._listener, self._woken], [], [], self._pause())
+            if self._listener in ready and not self._stopping and not self._accept():
+                break
+            if not ready:
                 if self._idle():
                     log.info("Nobody is connected: the engine ends.")
                     break
-                continue
-            except OSError:
-                if not self._stopping:
-                    log.exception("The engine cannot accept connections any more.")
-                break
-            with self._changed:
-                self._connections.add(connection)
-            threading.Thread(target=self._serve, args=(connection,), name="subconscious-client", daemon=True).start()
+                self._stay_found()
         self._end()
+
+    def _pause(self) -> float:
+        return min(WATCH_SECONDS, self._config.engine_idle_seconds / 4)
+
+    def _accept(self) -> bool:
+        """Takes a connection; returns False if none can come any more."""
+        try:
+            connection, _ = self._listener.accept()
+        except OSError as error:
+            if error.errno not in _PASSING:
+                log.exception("The engine cannot accept connections any more.")
+                return False
+            # It will be asked for again; not at once, because the cause is still there.
+            log.warning("A connection could not be accepted: %s.", error.strerror)
+            time.sleep(0.1)
+            return True
+        with self._changed:
+            self._connections.add(connection)
+        threading.Thread(target=self._serve, args=(connection,), name="subconscious-client", daemon=True).start()
+        return True
 
     def _idle(self) -> bool:
         with self._changed:
             quiet = time.monotonic() - self._last_used
             return not self._connections and quiet >= self._config.engine_idle_seconds
 
+    def _stay_found(self) -> None:
+        """Says again where the engine listens if that was lost; ends if its directory was."""
+        if _identity(self._folder / LOCK_FILE) != self._lock_file:
+            # What is written now is in files that nobody finds.
+            log.error("%s was removed or replaced: the engine ends.", self._folder)
+            self.stop()
+            return
+        path = self._facts.get("socket")
+        try:
+            if path is not None and not os.path.lexists(path):
+                # Programs that tidy the temporary folder up remove sockets too.
+                self._listener.close()
+                self._listener, self._facts = self._listen()
+            elif endpoint.read(str(self._folder)) != self._facts:
+                endpoint.publish(str(self._folder), self._facts)
+        except OSError as error:
+            log.error("The engine cannot be found any more: %s.", error.strerror or error)
+            self.stop()
+
     def stop(self) -> None:
         """Asks the engine to end; safe to call from a signal handler."""
         self._stopping = True
+        with contextlib.suppress(OSError):
+            self._waker.send(b"x")
 
     def _end(self) -> None:
         # In this order, so that a pipe that comes now finds no engine and starts another, which
@@ -145,6 +201,10 @@ class Engine:
         self._host.stop()
         with self._changed:
             self._changed.wait_for(lambda: not self._connections, DRAIN_SECONDS)
+            # Before anything is closed: what fails from here on is no reply to anybody. The pipes
+            # send it again.
+            for connection in self._connections:
+                _cut(connection)
         self._host.close()
         log.info("Engine ended.")
 
@@ -152,23 +212,26 @@ class Engine:
         try:
             connection.settimeout(HELLO_SECONDS)
             with connection.makefile("rb") as stream:
-                hello = json.loads(stream.readline(1 << 20))
-                if not self._admits(connection, hello):
-                    return
-                connection.settimeout(None)
-                if hello.get("hello") == "verb":
-                    _send(connection, self._answer(hello))
-                else:
-                    self._serve_pipe(connection, stream, hello)
+                try:
+                    hello = json.loads(stream.readline(_MAX_HELLO_BYTES))
+                    if not self._admits(connection, hello):
+                        return
+                    connection.settimeout(None)
+                    if hello.get("hello") == "verb":
+                        _send(connection, self._answer(hello))
+                    else:
+                        self._serve_pipe(connection, stream, hello)
+                finally:
+                    # Before the stream is closed, which waits for the thread that reads from it.
+                    _cut(connection)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             log.debug("A connection ended: %s", type(error).__name__)
         except Exception:
             log.exception("A connection failed.")
         finally:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-            connection.close()
             with self._changed:
+                # With the lock: `_end` must not meet a closed one.
+                connection.close()
                 self._connections.discard(connection)
                 self._last_used = time.monotonic()
                 self._changed.notify_all()
@@ -188,7 +251,7 @@ class Engine:
 
     def _serve_pipe(self, connection: socket.socket, stream: Any, hello: Mapping[str, Any]) -> None:
         numbers = [0] * int(hello["repeated"]) + [int(number) for number in hello["again"]]
-        wire = Wire(stream, connection.send, numbers=numbers, next_number=int(hello["next"]))
+        wire = Wire(stream, connection.send, numbers=numbers, next_number=int(hello["next"]), asked_again=True)
         client = str(hello["pipe"])[:64]
         try:
             config, derived = _settings(hello)
@@ -245,23 +308,23 @@ class Engine:
 
     def _examine(self, hello: Mapping[str, Any]) -> list[Any]:
         from subconscious_mcp.doctor import Doctor
-        from subconscious_mcp.local_store import LocalStore
 
         resolved = resolve(_environment(hello))
-        memory = self._host.memory().get(resolved.config)
-        assert isinstance(memory.store, LocalStore)
-        return list(Doctor(resolved, store=memory.store).examine())
+        # Without the model, which may be what is to be found out.
+        store = self._host.memory().store(resolved.config)
+        return list(Doctor(resolved, store=store).examine())
 
 
 def _lock(folder: Path) -> StorageLock:
-    deadline = time.monotonic() + LOCK_SECONDS
+    started = time.monotonic()
     while True:
         try:
             return StorageLock(folder, COMMAND)
         except StorageBusy:
-            # Only an engine that ends is worth waiting for; one that runs serves the pipe anyway.
+            # Only one that ends is worth waiting for; an engine that runs serves the pipe anyway.
+            limit = LOCK_SECONDS if holder(folder).command == COMMAND else BUSY_SECONDS
             facts = endpoint.read(str(folder))
-            if time.monotonic() > deadline or (facts is not None and _listens(facts)):
+            if time.monotonic() - started > limit or (facts is not None and _listens(facts)):
                 raise
             time.sleep(0.02)
 
@@ -269,9 +332,22 @@ def _lock(folder: Path) -> StorageLock:
 def _listens(facts: Mapping[str, Any]) -> bool:
     try:
         endpoint.connect(facts, 1.0).close()
-    except (OSError, ValueError, TypeError):
+    except OSError:
         return False
     return True
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def _cut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _settings(hello: Mapping[str, Any]) -> tuple[Any, Derived]:

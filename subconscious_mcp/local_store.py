@@ -96,7 +96,8 @@ class LocalStore:
         folder: The storage directory; made with mode 0700 if it is not there.
         command: What this process is, for the message that a second one shows.
         index: The vector index, for tests.
-        lock: The directory's lock where this process has it already; released with the store.
+        lock: The directory's lock where this process has it already; released when the store is
+            closed, and not where it cannot be opened.
         exact_limit: See `EXACT_LIMIT`.
 
     Raises:
@@ -119,7 +120,8 @@ class LocalStore:
         try:
             self.database = Database(folder)
         except BaseException:
-            self._lock.release()
+            if lock is None:
+                self._lock.release()
             raise
         self.index = index or ChromaIndex(folder)
         self._exact_limit = exact_limit
@@ -133,7 +135,8 @@ class LocalStore:
         self._old_checked = False
         # What was forgotten while another program read memory.db: its texts, to be looked for
         # again. Guarded by the lock of the sets.
-        self._unscrubbed: list[str] | None = None
+        # After a kill the write-ahead log may hold some of which nobody knows any more.
+        self._unscrubbed: list[str] | None = [] if self._lock.after_kill else None
         self._closed = False
         self._following = False
         self._close_lock = threading.Lock()
@@ -336,6 +339,8 @@ class LocalStore:
         with self._sets_lock:
             entry = self.database.entry(namespace, entry_id)
             if entry is None:
+                if self._unscrubbed is not None:
+                    self._scrub((), wait=True)
                 return None
             self.database.delete([entry.key], request=request, entry_id=entry.id)
             self._leave_sets(entry.key, entry.id, namespace.key, entry.kind)

@@ -27,7 +27,6 @@ from subconscious_mcp.records import (
     SENSED,
     DriftReport,
     Echoes,
-    Entry,
     Namespace,
     NewEntry,
     Recall,
@@ -281,22 +280,25 @@ class Memory:
             raise InvalidArgument("entry_id takes the id of an entry, as remember, recall and echo return it.")
         entry_id = entry_id.strip()
         if scope.request and self.store.written_by(scope.request) is not None:
+            # Deleted, and the process was killed before it answered: what follows may be missing.
+            self.store.forget(scope.namespace, entry_id)
+            self._clean_log(scope, entry_id, [])
             return True
         entry = self.store.entry(scope.namespace, entry_id)
         if entry is None:
             return False
         # The log first: a kill between the two leaves an entry that can be forgotten again. And
         # once more behind, for a recall that hit it meanwhile.
-        self._clean_log(scope, entry)
+        self._clean_log(scope, entry.id, [entry.task, entry.answer])
         gone = self.store.forget(scope.namespace, entry_id, request=scope.request)
-        self._clean_log(scope, entry)
+        self._clean_log(scope, entry.id, [entry.task, entry.answer])
         return gone is not None
 
-    def _clean_log(self, scope: Scope, entry: Entry) -> None:
+    def _clean_log(self, scope: Scope, entry_id: str, texts: Sequence[str]) -> None:
         self._bookkeeper.flush()
         # The log of a namespace is cleaned even where this session does not write to it.
         path = log_file(self._folder, scope.namespace.name)
-        (scope.echo_log or EchoLog(path, 1 << 40)).forget(entry.id, [entry.task, entry.answer])
+        (scope.echo_log or EchoLog(path, 1 << 40)).forget(entry_id, texts)
 
     def stats(self, scope: Scope) -> Stats:
         """Returns counts and the hit rate of the last 100 recalls."""

@@ -113,11 +113,7 @@ class SharedMemory:
             SubconsciousError: Why it cannot be opened.
         """
         with self._lock:
-            if self._closed:
-                raise Closing("The server is ending.", "Try again.")
-            if self._store is None:
-                self._store = open_store(config, self._command, folder=self._folder, lock=self._storage_lock)
-            store = self._store
+            store = self._opened(config)
             wanted = (config.embedding_model, config.models_dir)
             if wanted not in self._memories:
                 self._memories[wanted] = Memory(store, self._folder, lambda: load_embedder(config), owns_store=False)
@@ -126,6 +122,22 @@ class SharedMemory:
         # The index is that of the first model; another one's sets are searched exactly.
         store.start_indexing(embedder.fingerprint, embedder.dimension, idle_seconds=self._idle_seconds)
         return memory
+
+    def store(self, config: Config) -> LocalStore:
+        """Returns the open store, whether or not there is a model.
+
+        Raises:
+            SubconsciousError: Why it cannot be opened.
+        """
+        with self._lock:
+            return self._opened(config)
+
+    def _opened(self, config: Config) -> LocalStore:
+        if self._closed:
+            raise Closing("The server is ending.", "Try again.")
+        if self._store is None:
+            self._store = open_store(config, self._command, folder=self._folder, lock=self._storage_lock)
+        return self._store
 
     def warm(self, config: Config) -> None:
         """Opens the memory before the first call needs it; what prevents it is logged."""

@@ -7,6 +7,7 @@ that it saw, and sends the requests again that have no reply yet. Each line has 
 engine remembers with what it wrote, so no write is done twice.
 
 Two threads: one reads the client's lines, one reads the engine's and is the only one to connect.
+A third lives while requests are sent again, because their replies must be read meanwhile.
 """
 
 from __future__ import annotations
@@ -32,13 +33,23 @@ GREETING_SECONDS = 10.0
 POLL_SECONDS = 0.01
 MOST_TRIES = 3
 """Sendings of one request: one that kills each engine must not kill engines for ever."""
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""A longer line is refused unread, as every server of this package does."""
+STOP_SECONDS = 1.5
+"""How long calls under way may take after a signal: clients send SIGKILL two seconds behind SIGTERM."""
 RETRY_CODE = -32001
+INVALID_REQUEST = -32600
 EXIT_BUSY = 75
 START_LOCK = "engine.start"
 
 
 def run() -> int:
     """Serves one client; returns the exit code."""
+    # What this process writes is its user's business alone.
+    os.umask(0o077)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Until the first line is read there is nothing to finish.
+        signal.signal(number, lambda *_: os._exit(0))
     try:
         home = locate.home_folder(os.environ)
         written = locate.written_settings(home)
@@ -75,6 +86,7 @@ class Engine:
         self.why = ""
         self._child: int | None = None
         self._start_lock: int | None = None
+        self._giving_way = False
 
     def reach(self, hello: dict[str, Any], *, start: bool = True) -> socket.socket | None:
         """Returns a connection on which the engine has answered the hello, or None and sets `why`.
@@ -84,6 +96,7 @@ class Engine:
             start: Start an engine if there is none.
         """
         deadline = time.monotonic() + START_SECONDS
+        self._giving_way = False
         try:
             while time.monotonic() < deadline:
                 connection = self._greeted(hello)
@@ -95,10 +108,11 @@ class Engine:
                 if not self._started():
                     return None
                 time.sleep(POLL_SECONDS)
-            self.why = f"no engine listened within {START_SECONDS:.0f} s, see {self.home}/logs/server.log"
+            self.why = f"no engine answered within {START_SECONDS:.0f} s, see {self.home}/logs/server.log"
             return None
         finally:
             self._release_start_lock()
+            self._let_child_go()
 
     def _greeted(self, hello: dict[str, Any]) -> socket.socket | None:
         found = endpoint.read(self.folder)
@@ -111,12 +125,14 @@ class Engine:
         try:
             message = {**hello, "token": found.get("token", "")}
             connection.sendall(json.dumps(message).encode() + b"\n")
-            greeting = json.loads(endpoint.read_line(connection))
-            if "engine" in greeting and not greeting["engine"].get("gives_way"):
-                connection.settimeout(None)
-                return connection
-        except (OSError, ValueError):
-            # It ended just now, or makes room for a newer one.
+            greeting = _parsed(endpoint.read_line(connection)).get("engine")
+            if isinstance(greeting, dict):
+                if not greeting.get("gives_way"):
+                    connection.settimeout(None)
+                    return connection
+                self._giving_way = True
+        except OSError:
+            # It ended just now.
             pass
         connection.close()
         return None
@@ -126,7 +142,10 @@ class Engine:
         if self._child is not None:
             return self._child_lives()
         try:
-            if not self._take_start_lock():
+            if self._start_lock is None:
+                # With the lock, one more look before anything is started: whoever had it has just
+                # started an engine.
+                self._take_start_lock()
                 return True
             self._child = _spawn(self.folder, self.home)
         except OSError as error:
@@ -135,7 +154,7 @@ class Engine:
         return True
 
     def _child_lives(self) -> bool:
-        if self._child is None or not hasattr(os, "waitpid") or os.name == "nt":
+        if self._child is None or os.name == "nt":
             return True
         try:
             pid, status = os.waitpid(self._child, os.WNOHANG)
@@ -145,38 +164,47 @@ class Engine:
             return True
         self._child = None
         code = os.waitstatus_to_exitcode(status)
-        if code == EXIT_BUSY:
+        if code == EXIT_BUSY and not self._giving_way:
             self.why = "another process than an engine holds the storage directory"
             return False
-        if code not in (0, -9, -15):
+        if code not in (0, EXIT_BUSY, -9, -15):
             self.why = f"the engine ended with exit code {code}, see {self.home}/logs/server.log"
             return False
         # It gave way to another, or was killed: the next round starts one again.
         return True
 
-    def _take_start_lock(self) -> bool:
-        if self._start_lock is not None:
-            return True
+    def _take_start_lock(self) -> None:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)  # noqa: PTH103
         path = os.path.join(self.folder, START_LOCK)  # noqa: PTH118
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _lock(handle)
+        except (BlockingIOError, PermissionError):
+            # Another pipe is at it.
+            os.close(handle)
         except OSError:
             os.close(handle)
-            return False
-        self._start_lock = handle
-        return True
+            raise
+        else:
+            self._start_lock = handle
 
     def _release_start_lock(self) -> None:
         if self._start_lock is not None:
             os.close(self._start_lock)
             self._start_lock = None
 
-    def reap(self) -> None:
-        """Takes note of a child that has ended, so that it does not stay as a zombie."""
-        self._child_lives()
-        self._child = None
+    def _let_child_go(self) -> None:
+        """Leaves the engine to itself, but for its end: it must not stay as a zombie."""
+        child, self._child = self._child, None
+        if child is not None and os.name != "nt":
+            threading.Thread(target=_wait_for, args=(child,), daemon=True).start()
+
+
+def _wait_for(child: int) -> None:
+    try:
+        os.waitpid(child, 0)
+    except OSError:
+        pass
 
 
 def _lock(handle: int) -> None:
@@ -190,15 +218,25 @@ def _lock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+# `-c` and not `-m`: a project's folder may hold a json.py, and must not be searched. The package
+# is named by its file: the engine is of the same version as the pipe, whatever else the path holds.
+_START_ENGINE = """
+import sys
+sys.path[:] = [folder for folder in sys.path if folder]
+from importlib.util import module_from_spec, spec_from_file_location
+folder = sys.argv[4]
+spec = spec_from_file_location("subconscious_mcp", folder + "/__init__.py", submodule_search_locations=[folder])
+package = sys.modules["subconscious_mcp"] = module_from_spec(spec)
+spec.loader.exec_module(package)
+from subconscious_mcp.engine import main
+main(sys.argv[2], sys.argv[3])
+"""
+
+
 def _spawn(folder: str, home: str) -> int:
     """Starts a detached engine: own session, no stdio of ours, not this folder's modules."""
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
-    # `-c` and not `-m`: a project's folder may hold a json.py, and must not be searched.
-    code = (
-        "import sys; sys.path[:] = [p for p in sys.path if p]; "
-        "sys.path.append(sys.argv[4]); from subconscious_mcp.engine import main; main(sys.argv[2], sys.argv[3])"
-    )
-    command = [sys.executable, "-c", code, "subconscious-mcp-engine", folder, home, package]
+    package = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    command = [sys.executable, "-c", _START_ENGINE, "subconscious-mcp-engine", folder, home, package]
     if hasattr(os, "posix_spawn"):
         null = os.devnull
         actions: list[tuple[Any, ...]] = [
@@ -220,6 +258,25 @@ def _spawn(folder: str, home: str) -> int:
     return subprocess.Popen(command, stdin=null_file, stdout=null_file, stderr=null_file, close_fds=True, **flags).pid
 
 
+class _Request:
+    """A request of the client that waits for its reply; several where the client repeats an id.
+
+    Attributes:
+        lines: Numbers and lines.
+        owed: Replies that the client has not had.
+        answers: Replies that came over the present connection.
+        tries: How often it was sent.
+    """
+
+    __slots__ = ("answers", "lines", "owed", "tries")
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[int, bytes]] = []
+        self.owed = 0
+        self.answers = 0
+        self.tries = 0
+
+
 class Pipe:
     """One client's connection to whichever engine there is.
 
@@ -230,22 +287,25 @@ class Pipe:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._id = os.urandom(8).hex()
-        # Guards all below. Held while the handshake is repeated, so that no new line overtakes it.
+        # Guards all below. Held while an engine is reached, so that no new line overtakes the
+        # handshake that is repeated.
         self._state = threading.Condition()
         self._connection: socket.socket | None = None
         self._ended = False
+        self._resending = False
         self._count = 0
         self._handshake: list[bytes] = []
         self._handshake_key = ""
         self._handshake_answered = False
-        # key -> [number, line, sendings]; in order of arrival
-        self._waiting: dict[str, list[Any]] = {}
+        # by key, in order of arrival
+        self._waiting: dict[str, _Request] = {}
         self._drop = ""
 
     def run(self) -> int:
         """Passes lines until the client closes its end and has its replies."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: os._exit(0))
+            # In a thread, because a handler may come while this one holds any lock.
+            signal.signal(number, lambda *_: threading.Thread(target=self._end_soon, daemon=True).start())
         threading.Thread(target=self._read_client, daemon=True).start()
         while True:
             connection = self._connection
@@ -253,65 +313,79 @@ class Pipe:
                 self._pump(connection)
                 self._disconnected(connection)
             with self._state:
-                if self._ended and not self._waiting:
-                    return 0
                 # An engine that was stopped stays so until it is needed.
-                while not self._waiting and not self._ended:
-                    self._state.wait()
+                self._state.wait_for(lambda: self._waiting or self._ended)
                 if not self._waiting:
                     return 0
-            self.engine.reap()
             if not self.connect():
-                self._fail_waiting()
+                self._fail(list(self._waiting), self.engine.why)
 
     def connect(self) -> bool:
         """Connects to an engine and brings it to where the last one was; returns whether it did."""
-        if self._count:
-            # Outside of the lock: starting an engine takes its time, and lines may be noted meanwhile.
-            probe = self.engine.reach(self._hello([], 0))
-            if probe is None:
-                return False
-            probe.close()
-        return self._bring_up()
-
-    def _bring_up(self) -> bool:
         with self._state:
-            repeat = self._handshake if self._handshake_answered else []
-            for key, entry in list(self._waiting.items()):
-                entry[2] += 1
-                if entry[2] > MOST_TRIES:
-                    del self._waiting[key]
-                    self._send_error(key, "it ended each time that this request was sent")
-            again = list(self._waiting.values())
-            connection = self.engine.reach(self._hello([entry[0] for entry in again], len(repeat)))
+            spent = [key for key, request in self._waiting.items() if request.tries >= MOST_TRIES]
+        self._fail(spent, "it ended each time that this request was sent")
+        with self._state:
+            if spent and not self._waiting:
+                # The next line brings up the next engine.
+                return True
+            again = sorted(
+                line
+                for key, request in self._waiting.items()
+                for line in request.lines
+                # A handshake without a reply is among the lines that are repeated anyway.
+                if not (self._handshake and line[1] is self._handshake[0])
+            )
+            connection = self.engine.reach(self._hello([number for number, _ in again]))
             if connection is None:
                 return False
-            self._drop = self._handshake_key if repeat else ""
-            try:
-                connection.sendall(b"".join([*repeat, *(entry[1] for entry in again)]))
-                if self._ended:
-                    connection.shutdown(socket.SHUT_WR)
-            except OSError:
-                connection.close()
-                return False
+            for request in self._waiting.values():
+                request.tries += 1
+                request.answers = 0
+            self._drop = self._handshake_key if self._handshake_answered else ""
             self._connection = connection
+            lines = b"".join([*self._handshake, *(line for _, line in again)])
+            self._resending = bool(lines)
+            if lines:
+                # Apart: an engine that cannot get rid of its replies takes no more lines.
+                threading.Thread(target=self._send_again, args=(connection, lines), daemon=True).start()
+            elif self._ended:
+                _close_writing(connection)
             return True
 
-    def _hello(self, again: list[int], repeated: int) -> dict[str, Any]:
+    def _send_again(self, connection: socket.socket, lines: bytes) -> None:
+        try:
+            connection.sendall(lines)
+        except OSError:
+            # The other thread notices as well.
+            pass
+        with self._state:
+            self._resending = False
+            if self._ended:
+                _close_writing(connection)
+            self._state.notify_all()
+
+    def _hello(self, again: list[int]) -> dict[str, Any]:
         return {
             "hello": "pipe",
             "version": __version__,
             "pipe": self._id,
             **surroundings(),
             # The first lines are the handshake again, then those that have no reply, then new ones.
-            "repeated": repeated,
+            "repeated": len(self._handshake),
             "again": again,
             "next": self._count + 1,
         }
 
     def _disconnected(self, connection: socket.socket) -> None:
+        try:
+            # Whoever is sending on it must not wait for room that never comes.
+            connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
         with self._state:
             self._connection = None
+            self._state.wait_for(lambda: not self._resending)
         connection.close()
 
     # --- from the client
@@ -319,36 +393,54 @@ class Pipe:
     def _read_client(self) -> None:
         try:
             with open(0, "rb", closefd=False) as stream:
-                for line in stream:
-                    self._from_client(line)
+                while line := stream.readline(MAX_LINE_BYTES + 1):
+                    if len(line) > MAX_LINE_BYTES:
+                        while not line.endswith(b"\n") and (line := stream.readline(MAX_LINE_BYTES)):
+                            pass
+                        _write_error("null", INVALID_REQUEST, "The message is too long.")
+                    else:
+                        self._from_client(line if line.endswith(b"\n") else line + b"\n")
         except OSError:
             pass
+        self._client_ended()
+
+    def _client_ended(self) -> None:
         with self._state:
             self._ended = True
-            if self._connection is not None:
-                try:
-                    self._connection.shutdown(socket.SHUT_WR)
-                except OSError:
-                    pass
-            self._state.notify()
+            if self._connection is not None and not self._resending:
+                _close_writing(self._connection)
+            self._state.notify_all()
+
+    def _end_soon(self) -> None:
+        """Ends as if the client had closed its end, and in any case in time."""
+        limit = threading.Timer(STOP_SECONDS, os._exit, (0,))
+        limit.daemon = True
+        limit.start()
+        self._client_ended()
 
     def _from_client(self, line: bytes) -> None:
         message = _parsed(line)
         method = message.get("method")
         with self._state:
+            self._state.wait_for(lambda: not self._resending)
+            if self._ended:
+                return
             self._count += 1
+            connection = self._connection
             if isinstance(method, str) and "id" in message:
                 key = _key(message["id"])
-                self._waiting[key] = [self._count, line, 1]
+                request = self._waiting.setdefault(key, _Request())
+                request.lines.append((self._count, line))
+                request.owed += 1
+                request.tries = max(request.tries, int(connection is not None))
                 if method == "initialize" and not self._handshake:
                     self._handshake, self._handshake_key = [line], key
-            elif method == "notifications/initialized" and self._handshake:
+            elif method == "notifications/initialized" and len(self._handshake) == 1:
                 self._handshake.append(line)
             elif method == "notifications/cancelled" and isinstance(message.get("params"), dict):
                 # It gets no reply any more.
                 self._waiting.pop(_key(message["params"].get("requestId")), None)
-            connection = self._connection
-            self._state.notify()
+            self._state.notify_all()
         if connection is not None:
             try:
                 connection.sendall(line)
@@ -359,7 +451,7 @@ class Pipe:
     # --- to the client
 
     def _pump(self, connection: socket.socket) -> None:
-        rest = b""
+        begun: list[bytes] = []
         while True:
             try:
                 data = connection.recv(1 << 16)
@@ -367,44 +459,72 @@ class Pipe:
                 return
             if not data:
                 return
-            *lines, rest = (rest + data).split(b"\n")
+            *lines, rest = data.split(b"\n")
+            if lines:
+                lines[0] = b"".join([*begun, lines[0]])
+                begun = []
+            begun.append(rest)
             for line in lines:
                 self._to_client(line)
 
     def _to_client(self, line: bytes) -> None:
         message = _parsed(line)
-        if "method" not in message and "id" in message:
-            key = _key(message["id"])
-            if self._drop and key == self._drop:
+        if "method" in message or "id" not in message or self._settles(_key(message["id"]), "result" in message):
+            _write(line + b"\n")
+
+    def _settles(self, key: str, good: bool) -> bool:
+        """Takes note of a reply; returns whether the client waits for it."""
+        with self._state:
+            if key == self._drop:
                 # The client has the reply to its handshake already.
                 self._drop = ""
-                return
+                return False
+            if key == self._handshake_key and not self._handshake_answered:
+                self._handshake_answered = good
+                if not good:
+                    self._handshake, self._handshake_key = [], ""
+            request = self._waiting.get(key)
+            if request is None:
+                # Cancelled, and answered before the engine knew; or a line that is no request.
+                return True
+            request.answers += 1
+            if request.answers >= len(request.lines):
+                del self._waiting[key]
+            # Of two requests with one id, one may have been answered by the engine before this one.
+            owed = request.owed > 0
+            request.owed -= owed
+            return owed
+
+    def _fail(self, keys: list[str], why: str) -> None:
+        for key in keys:
             with self._state:
-                self._waiting.pop(key, None)
-                if key == self._handshake_key:
-                    self._handshake_answered = True
-        _write(line + b"\n")
-
-    def _fail_waiting(self) -> None:
-        with self._state:
-            waiting, self._waiting = list(self._waiting), {}
-        for key in waiting:
-            self._send_error(key, self.engine.why)
-
-    def _send_error(self, key: str, why: str) -> None:
-        text = f"The memory's engine ended: {why}. Nothing is lost; try again."
-        reply = {"jsonrpc": "2.0", "id": json.loads(key), "error": {"code": RETRY_CODE, "message": text}}
-        _write(json.dumps(reply).encode() + b"\n")
+                # Between the two the client may have cancelled it.
+                request = self._waiting.pop(key, None)
+                if key == self._handshake_key and not self._handshake_answered:
+                    self._handshake, self._handshake_key = [], ""
+            for _ in range(request.owed if request is not None else 0):
+                _write_error(
+                    key, RETRY_CODE, f"The memory's engine ended: {why}. What was acknowledged is kept; try again."
+                )
 
 
 def surroundings() -> dict[str, Any]:
-    """Returns what an engine needs to know of this process to find its settings and its project."""
-    names = [name for name in os.environ if name.startswith(locate.ENV_PREFIX) or name == "CLAUDE_PROJECT_DIR"]
+    """Returns what an engine needs to know of this process to find its settings and its project.
+
+    Paths are absolute: the engine stands elsewhere, and may have another home folder.
+    """
+    env = {name: value for name, value in os.environ.items() if name.startswith(locate.ENV_PREFIX)}
+    if "CLAUDE_PROJECT_DIR" in os.environ:
+        env["CLAUDE_PROJECT_DIR"] = os.environ["CLAUDE_PROJECT_DIR"]
     try:
         folder = os.getcwd()  # noqa: PTH109
+        env[locate.ENV_PREFIX + "HOME"] = locate.home_folder(os.environ)
+        for name in ("CLAUDE_PROJECT_DIR", *(locate.ENV_PREFIX + part for part in ("STORAGE_DIR", "MODELS_DIR"))):
+            if env.get(name, "").strip():
+                env[name] = locate.absolute(env[name].strip(), folder)
     except OSError:
         folder = ""
-    return {"cwd": folder, "env": {name: os.environ[name] for name in names}}
+    return {"cwd": folder, "env": env}
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
@@ -420,11 +540,27 @@ def _key(request_id: Any) -> str:
     return json.dumps(request_id)
 
 
+def _close_writing(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
+def _write_error(key: str, code: int, text: str) -> None:
+    reply = {"jsonrpc": "2.0", "id": json.loads(key), "error": {"code": code, "message": text}}
+    _write(json.dumps(reply).encode() + b"\n")
+
+
+_output = threading.Lock()
+
+
 def _write(data: bytes) -> None:
     view = memoryview(data)
-    try:
-        while view:
-            view = view[os.write(1, view) :]
-    except OSError:
-        # The client is gone.
-        os._exit(0)
+    with _output:
+        try:
+            while view:
+                view = view[os.write(1, view) :]
+        except OSError:
+            # The client is gone.
+            os._exit(0)

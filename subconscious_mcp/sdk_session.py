@@ -17,7 +17,7 @@ import anyio.to_thread
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 
 from subconscious_mcp.early_session import (
@@ -37,12 +37,8 @@ log = logging.getLogger(__name__)
 CALL_THREADS = 8
 
 
-def build_server(session: Session, numbers: dict[Any, int]) -> Server[Any]:
-    """Returns the SDK's server over a session's tools.
-
-    Args:
-        numbers: The number of each request's line, by its id; taken out when it is carried out.
-    """
+def build_server(session: Session) -> Server[Any]:
+    """Returns the SDK's server over a session's tools; a request's context is its line's number."""
     limiter = anyio.CapacityLimiter(CALL_THREADS)
     tools = [types.Tool.model_validate(description) for description in session.descriptions()]
 
@@ -61,7 +57,7 @@ def build_server(session: Session, numbers: dict[Any, int]) -> Server[Any]:
             session,
             params.name,
             params.arguments,
-            numbers.pop(context.request_id, 0),
+            context.request or 0,
             limiter=limiter,
             abandon_on_cancel=True,
         )
@@ -82,11 +78,10 @@ def serve(wire: Wire, session: Session, handover: Handover) -> None:
 
 
 async def _serve(wire: Wire, session: Session, handover: Handover) -> None:
-    numbers: dict[Any, int] = {}
-    server = build_server(session, numbers)
+    server = build_server(session)
     to_server, from_wire = anyio.create_memory_object_stream[SessionMessage | Exception](16)
     to_wire, from_server = anyio.create_memory_object_stream[SessionMessage](16)
-    feed = _Feed(wire, handover, to_server, numbers)
+    feed = _Feed(wire, handover, to_server)
     async with anyio.create_task_group() as group:
         group.start_soon(_write, wire, from_server, handover.answered, bool(handover.replay))
         group.start_soon(feed.run)
@@ -108,9 +103,8 @@ async def _write(wire: Wire, messages: Any, answered: Any, drop_one: bool) -> No
 class _Feed:
     """Hands the wire's lines to the SDK, and its end when every call is answered."""
 
-    def __init__(self, wire: Wire, handover: Handover, to_server: Any, numbers: dict[Any, int]) -> None:
+    def __init__(self, wire: Wire, handover: Handover, to_server: Any) -> None:
         self._wire = wire
-        self._numbers = numbers
         self._handover = handover
         self._to_server = to_server
         self._lines: list[Event] = [_replayable(line) for line in handover.replay]
@@ -160,12 +154,11 @@ class _Feed:
                 if message.method == "tools/call" and not takes_arguments(self._wire, message.id, arguments):
                     continue
                 self._wire.expect_reply(message.id)
-                if message.method == "tools/call":
-                    self._numbers[message.id] = number
             elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
                 # The SDK answers no request that was cancelled.
                 self._wire.expect_no_reply((message.params or {}).get("requestId"))
-            send(SessionMessage(message))
+            # With the message and not by its id, which a client may use twice.
+            send(SessionMessage(message, ServerMessageMetadata(request_context=number)))
 
 
 def _replayable(line: bytes) -> bytes:

@@ -62,7 +62,8 @@ class Session:
         """Carries out one tool call; never raises, because a client waits for the reply.
 
         Args:
-            number: The number of the request's line, by which one that is sent again is known.
+            number: The number of the request's line, by which one that is sent again is known;
+                0 where it has none.
         """
         try:
             tool = self.tools.get(name)
@@ -71,7 +72,7 @@ class Session:
             values = tool.parse(arguments)
             memory = self._memory()
             scope = self._scope_on(memory)
-            if self._client:
+            if self._client and number:
                 scope = replace(scope, request=f"{self._client}:{number}")
             return Reply(tool.run(memory, scope, values))
         except SubconsciousError as error:

@@ -53,6 +53,8 @@ class Wire:
         max_line_bytes: See `MAX_LINE_BYTES`.
         numbers: Numbers of the first lines.
         next_number: Number of the first line behind those.
+        asked_again: The client sends again what has no reply when the connection ends; so what
+            could not be finished in time is not answered with an error.
     """
 
     def __init__(
@@ -63,11 +65,13 @@ class Wire:
         max_line_bytes: int = MAX_LINE_BYTES,
         numbers: Sequence[int] = (),
         next_number: int = 1,
+        asked_again: bool = False,
     ) -> None:
         self._stream = stream
         self._send_some = write
         self._max_line_bytes = max_line_bytes
         self._numbers = itertools.chain(numbers, itertools.count(next_number))
+        self._asked_again = asked_again
         self.number = 0
         self._write_lock = threading.Lock()
         self._broken = False
@@ -159,6 +163,7 @@ class Wire:
             while self._waiting and not self._broken:
                 left = min(drained_by, self._stop_by) - time.monotonic()
                 if left <= 0:
+                    self._broken = self._asked_again
                     return False
                 # In slices, because a signal cannot wake a thread that waits here.
                 self._answered.wait(min(left, 0.1))

@@ -1,0 +1,385 @@
+"""The engine: its life from the first window to the last, its commands, and who may speak to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engines import PATIENT, PIPE, Windows, ask, hello_line
+from interaction import PATIENCE, Process
+
+from subconscious_mcp import __version__, endpoint, pipe
+from subconscious_mcp.storage_lock import LOCK_FILE, StorageLock, holder, wait_until_free
+
+TASK = "Export the monthly sales report of the northern region"
+
+
+@pytest.fixture
+def windows(tmp_path: Path) -> Iterator[Windows]:
+    opened = Windows(tmp_path)
+    yield opened
+    opened.close()
+
+
+def remember(window: Process, task: str, answer: str = "an answer") -> str:
+    return window.call("remember", {"task": task, "answer": answer}).payload["entry_id"]
+
+
+def recall(window: Process, task: str) -> dict[str, Any]:
+    return window.call("recall", {"task": task}).payload
+
+
+def count(windows: Windows) -> int:
+    with closing(sqlite3.connect(windows.storage / "memory.db")) as database:
+        return int(database.execute("SELECT count(*) FROM entries").fetchone()[0])
+
+
+def command(windows: Windows, *arguments: str, text: str = "", **settings: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [*PIPE, *arguments],
+        input=text,
+        env=windows.environment(**settings),
+        cwd=windows.folder,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+# --- its end
+
+
+@pytest.mark.parametrize("sdk", [False, True], ids=["early", "SDK"])
+def test_sigterm_lets_calls_under_way_be_answered(windows: Windows, sdk: bool) -> None:
+    window = windows.open(PATIENT)
+    if sdk:
+        window.let_sdk_take_over()
+    call = window.start_call("remember", {"task": f"HANG {TASK}", "answer": "x"})
+    windows.wait_until_hanging()
+    os.kill(windows.engine_pid, signal.SIGTERM)
+    windows.let_go()
+    assert window.result(call).payload["stored"]
+    assert wait_until_free(windows.storage, PATIENCE)
+    assert endpoint.read(str(windows.storage)) is None
+    assert not any((windows.storage / "engine").iterdir())
+    assert windows.engines() == 1
+    assert "Engine ended." in windows.log()
+    assert recall(window, f"HANG {TASK}")["hit"]
+    assert windows.engines() == 2
+
+
+@pytest.mark.parametrize("sdk", [False, True], ids=["early", "SDK"])
+def test_what_is_not_finished_in_time_is_done_by_the_next_engine(windows: Windows, sdk: bool) -> None:
+    window = windows.open("wire.STOP_SECONDS = engine.DRAIN_SECONDS = 0.0")
+    if sdk:
+        window.let_sdk_take_over()
+    call = window.start_call("remember", {"task": f"HANG {TASK}", "answer": "x"})
+    windows.wait_until_hanging()
+    windows.release()
+    os.kill(windows.engine_pid, signal.SIGTERM)
+    assert window.result(call).payload["stored"]
+    assert windows.engines() == 2
+    assert count(windows) == 1
+    assert window.close() == 0
+    assert window.rest() == []
+
+
+def test_idle_windows_do_not_hold_its_end_up(windows: Windows) -> None:
+    # With this patience a connection that is not let go would hold it up for ever.
+    opened = [windows.open(PATIENT) for _ in range(3)]
+    opened[1].let_sdk_take_over()
+    for window in opened:
+        window.call("stats", {})
+    silent = windows.connect(hello_line())
+    os.kill(windows.engine_pid, signal.SIGTERM)
+    assert wait_until_free(windows.storage, PATIENCE)
+    silent.close()
+    for window in opened:
+        assert window.call("stats", {}).payload["total_entries"] == 0
+
+
+def test_it_ends_when_nobody_is_connected_for_a_while(windows: Windows) -> None:
+    window = windows.open(SUBCONSCIOUS_ENGINE_IDLE_SECONDS="0.1")
+    remember(window, TASK)
+    # Longer than that, but somebody is connected.
+    assert ask(windows.storage, "engine status")["connections"] == 1
+    window.kill()
+    assert wait_until_free(windows.storage, PATIENCE)
+    assert "Nobody is connected: the engine ends." in windows.log()
+    assert endpoint.read(str(windows.storage)) is None
+
+
+# --- versions
+
+
+def test_a_newer_version_takes_the_place_of_an_older_engine(windows: Windows) -> None:
+    old = windows.open()
+    entry_id = remember(old, TASK)
+    pid = windows.engine_pid
+    new = windows.open('engine.__version__ = "99.0"', pipe_change='pipe.__version__ = "99.0"')
+    assert recall(new, TASK)["entry_id"] == entry_id
+    assert ask(windows.storage, "engine status")["version"] == "99.0"
+    assert windows.engine_pid != pid
+    # The older window goes on, with the newer engine.
+    assert recall(old, TASK)["entry_id"] == entry_id
+    assert windows.engines() == 2
+
+
+def test_an_older_version_does_not(windows: Windows) -> None:
+    new = windows.open()
+    pid = windows.engine_pid
+    old = windows.open(pipe_change='pipe.__version__ = "0.0.1"')
+    entry_id = remember(old, TASK)
+    assert recall(new, TASK)["entry_id"] == entry_id
+    assert windows.engine_pid == pid
+    assert ask(windows.storage, "engine status", version="99.0")["version"] == __version__
+
+
+# --- where it listens
+
+
+def test_over_tcp_only_who_has_the_token_is_served(windows: Windows) -> None:
+    window = windows.open(SUBCONSCIOUS_ENGINE_TRANSPORT="tcp")
+    entry_id = remember(window, TASK)
+    found = endpoint.read(str(windows.storage))
+    assert found is not None and len(found["token"]) == 64
+    assert (windows.storage / "engine.json").stat().st_mode & 0o777 == 0o600
+    for token in ({}, {"token": ""}, {"token": "0" * 64}, {"token": None}, {"token": "\ud800"}, {"token": [found]}):
+        with windows.connect(hello_line(**token)) as connection:
+            assert connection.recv(1) == b""
+    windows.kill_engine()
+    assert recall(window, TASK)["entry_id"] == entry_id
+    assert window.close() == 0
+
+
+def test_a_storage_path_longer_than_a_socket_may_be(windows: Windows, tmp_path: Path) -> None:
+    storage = tmp_path / ("long " * 30) / "data"
+    one = windows.open(SUBCONSCIOUS_STORAGE_DIR=str(storage), XDG_RUNTIME_DIR=str(tmp_path))
+    other = windows.open(SUBCONSCIOUS_STORAGE_DIR=str(storage))
+    entry_id = remember(one, TASK)
+    assert recall(other, TASK)["entry_id"] == entry_id
+    found = endpoint.read(str(storage))
+    assert found is not None and not found["socket"].startswith(str(storage))
+    assert windows.engines() == 1
+
+
+STALE = [
+    '{"socket": "{folder}/engine/socket", "pid": 1}',
+    '{"socket": "/nowhere", "pid": 1}',
+    '{"port": 1, "token": "x"}',
+    '{"port": "no number"}',
+    "[]",
+    "{",
+]
+
+
+@pytest.mark.parametrize("text", STALE)
+def test_what_a_killed_engine_left_does_not_block_the_next_start(windows: Windows, text: str) -> None:
+    (windows.storage / "engine").mkdir(parents=True, mode=0o700)
+    (windows.storage / "engine").chmod(0o700)
+    (windows.storage / "engine" / "socket").touch()
+    (windows.storage / LOCK_FILE).write_text('{"pid": 1, "since": 1.0, "command": "subconscious-mcp engine"}')
+    (windows.storage / "engine.start").touch()
+    (windows.storage / "engine.json").write_text(text.replace("{folder}", str(windows.storage)))
+    window = windows.open()
+    assert remember(window, TASK)
+    assert windows.engines() == 1
+
+
+@pytest.mark.parametrize("lost", ["engine.json", "engine/socket", "damaged"])
+def test_an_engine_that_cannot_be_found_any_more_sees_to_it(windows: Windows, lost: str) -> None:
+    window = windows.open()
+    entry_id = remember(window, TASK)
+    pid = windows.engine_pid
+    if lost == "damaged":
+        (windows.storage / "engine.json").write_text("{")
+    else:
+        (windows.storage / lost).unlink()
+    # Without a wait: the pipe tries until it finds one.
+    other = windows.open()
+    assert recall(other, TASK)["entry_id"] == entry_id
+    assert recall(window, TASK)["entry_id"] == entry_id
+    assert windows.engine_pid == pid
+
+
+def test_an_engine_whose_directory_was_removed_ends_and_leaves_the_next_one_alone(windows: Windows) -> None:
+    window = windows.open(PATIENT)
+    remember(window, TASK)
+    old = windows.engine_pid
+    moved = windows.storage.with_name("moved")
+    windows.storage.rename(moved)
+    assert wait_until_free(moved, PATIENCE)
+    assert "was removed or replaced: the engine ends." in windows.log()
+    assert recall(window, TASK)["hit"] is False
+    assert windows.engine_pid != old
+    assert ask(windows.storage, "engine status")["entries"] == 0
+    shutil.rmtree(moved)
+
+
+# --- the commands
+
+
+def test_the_commands_show_and_end_it(windows: Windows) -> None:
+    assert command(windows, "engine", "status") == (1, "no engine is running\n", "")
+    assert command(windows, "engine", "stop") == (0, "no engine is running\n", "")
+    assert command(windows, "engine", "logs")[0] == 1
+    window = windows.open()
+    remember(window, TASK)
+    code, out, _ = command(windows, "engine", "status", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["running"] is True
+    assert (facts["pid"], facts["version"]) == (windows.engine_pid, __version__)
+    assert (facts["connections"], facts["entries"], facts["namespaces"]) == (1, 1, 1)
+    assert facts["models"] == [{"model": "all-MiniLM-L6-v2", "loaded": True}]
+    assert facts["uptime_seconds"] >= 0 and facts["memory_mb"] > 1
+    assert facts["storage_dir"] == str(windows.storage)
+    code, out, _ = command(windows, "engine", "status")
+    assert code == 0 and str(windows.engine_pid) in out and "(loaded)" in out
+    code, out, _ = command(windows, "engine", "logs", "--lines", "1", "--json")
+    assert code == 0 and len(json.loads(out)["lines"]) == 1
+    assert f"Engine {__version__} started." in command(windows, "engine", "logs")[1]
+    pid = windows.engine_pid
+    assert command(windows, "engine", "stop")[:2] == (0, f"stopped process {pid}\n")
+    StorageLock(windows.storage, "tests").release()
+    assert recall(window, TASK)["hit"]
+
+
+def test_the_verbs_go_through_the_engine(windows: Windows) -> None:
+    window = windows.open()
+    # The commands have the real embedder only, and no model: what works here is the engine's work.
+    code, out, errors = command(windows, "remember", TASK, "-", "--json", text="an answer\n")
+    assert (code, errors) == (0, "")
+    entry_id = json.loads(out)["entry_id"]
+    assert recall(window, TASK)["entry_id"] == entry_id
+    assert json.loads(command(windows, "recall", TASK, "--json")[1])["answer"] == "an answer\n"
+    assert command(windows, "recall", TASK, "--namespace", "another")[0] == 1
+    assert json.loads(command(windows, "echo", TASK, "--json")[1])["echoes"][0]["entry_id"] == entry_id
+    assert json.loads(command(windows, "stats", "--json")[1])["total_entries"] == 1
+    assert command(windows, "drift")[0] == 0
+    code, _, errors = command(windows, "recall", TASK, "--top-k", "0")
+    assert (code, errors) == (64, "subconscious-mcp: top_k takes a whole number from 1 to 100.\n")
+    code, _, errors = command(windows, "recall", TASK, "--namespace", " ")
+    assert code == 64 and "--namespace takes a name" in errors
+    code, _, errors = command(windows, "stats", SUBCONSCIOUS_DEFAULT_THRESHOLD="much")
+    assert code == 78 and "SUBCONSCIOUS_DEFAULT_THRESHOLD takes" in errors
+    assert command(windows, "forget", entry_id)[0] == 0
+    assert command(windows, "forget", entry_id)[0] == 1
+    assert holder(windows.storage).pid == windows.engine_pid
+
+
+def test_the_longest_answer_goes_through_the_engine(windows: Windows) -> None:
+    windows.open()
+    answer = "\N{GRINNING FACE}" * 1_000_000
+    code, out, errors = command(windows, "remember", TASK, "-", "--json", text=answer)
+    assert (code, errors) == (0, "")
+    assert json.loads(out)["stored"]
+    assert json.loads(command(windows, "recall", TASK, "--json")[1])["answer"] == answer
+
+
+def test_without_an_engine_the_verbs_take_the_lock_themselves(tmp_path: Path, real_model_dir: Path) -> None:
+    windows = Windows(tmp_path, real_model_dir.parent)
+    try:
+        code, out, _ = command(windows, "remember", TASK, "an answer", "--json")
+        assert code == 0 and json.loads(out)["stored"]
+        assert command(windows, "recall", TASK)[0] == 0
+        assert endpoint.read(str(windows.storage)) is None
+        StorageLock(windows.storage, "tests").release()
+    finally:
+        windows.close()
+
+
+def test_a_command_whose_engine_dies_says_so(windows: Windows) -> None:
+    windows.open()
+    code, _, errors = command(windows, "recall", "POISON")
+    assert code == 75
+    assert errors == "subconscious-mcp: The engine ended during the command. Try again.\n"
+
+
+def test_the_doctor_examines_through_the_engine(windows: Windows) -> None:
+    windows.open()
+    code, out, _ = command(windows, "doctor", "--json")
+    findings = {finding["check"]: finding for finding in json.loads(out)}
+    assert next(iter(findings)) == "engine"
+    assert f"process {windows.engine_pid}, 1 connections" in findings["engine"]["detail"]
+    assert findings["memory.db"]["state"] == "ok"
+    # The model of the stand-in is not installed: that hides nothing else.
+    assert findings["model"]["state"] == "problem"
+    assert code == 1
+    code, _, errors = command(windows, "doctor", "--repair")
+    assert code == 75
+    assert f"The engine (process {windows.engine_pid}) has the storage directory open." in errors
+    assert "engine stop" in errors
+
+
+# --- a directory that cannot be used
+
+
+def test_a_database_that_cannot_be_opened_does_not_cost_the_engine_its_lock(windows: Windows) -> None:
+    windows.storage.mkdir(parents=True)
+    (windows.storage / "memory.db").write_text("no database" * 1000)
+    window = windows.open()
+    for _ in range(2):
+        assert "memory.db" in window.call("stats", {}).error
+    with pytest.raises(Exception, match="in use by"):
+        StorageLock(windows.storage, "tests")
+    (windows.storage / "memory.db").unlink()
+    assert remember(window, TASK)
+    with pytest.raises(Exception, match="in use by"):
+        StorageLock(windows.storage, "tests")
+
+
+def test_a_missing_model_is_told_by_each_call_and_found_once_it_is_there(windows: Windows) -> None:
+    window = windows.open(
+        "from subconscious_mcp.errors import ModelMissing\n"
+        "def load(config, progress=None):\n"
+        "    if os.path.exists(os.environ['ONCE']):\n"
+        "        return Embedder(config)\n"
+        "    raise ModelMissing('The model is not installed.', 'Run `subconscious-mcp model install`.')\n"
+        "opening.load_embedder = load\n"
+    )
+    for _ in range(2):
+        assert "subconscious-mcp model install" in window.call("recall", {"task": TASK}).error
+    (windows.folder / "once").touch()
+    assert remember(window, TASK)
+
+
+# --- pieces
+
+
+def test_a_pipe_looks_for_an_engine_without_starting_one(tmp_path: Path) -> None:
+    engine = pipe.Engine(str(tmp_path), str(tmp_path))
+    assert engine.reach({"hello": "verb"}, start=False) is None
+    assert engine.why == "no engine is running"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("greeting", [b"", b"\n", b"[]\n", b"{}\n", b'{"engine": 3}\n', b"\xff\n", b"[" * 5000 + b"\n"])
+def test_somebody_else_who_listens_there_is_no_engine(tmp_path: Path, greeting: bytes) -> None:
+    import threading
+
+    listener, found = endpoint.listen(str(tmp_path), "tcp")
+    endpoint.publish(str(tmp_path), found)
+
+    def greet() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(10_000)
+            connection.sendall(greeting)
+
+    thread = threading.Thread(target=greet)
+    thread.start()
+    with closing(listener):
+        assert pipe.Engine(str(tmp_path), str(tmp_path)).reach({"hello": "verb"}, start=False) is None
+        thread.join()
