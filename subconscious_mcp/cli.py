@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from subconscious_mcp import __version__
 from subconscious_mcp.config import Resolved, namespace_name, project_dir, resolve, user_home
 from subconscious_mcp.errors import ConfigError, InvalidArgument, SubconsciousError, meaning
+from subconscious_mcp.heavy_imports import calm_numpy
 from subconscious_mcp.namespaces import Derived, derive
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # What this process writes is its user's business alone.
     os.umask(0o077)
+    calm_numpy()
     _speak_utf8()
     arguments = _parser().parse_args(sys.argv[1:] if argv is None else argv)
     try:

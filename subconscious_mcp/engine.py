@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 from subconscious_mcp import __version__, endpoint
 from subconscious_mcp.config import Resolved, namespace_name, project_dir, resolve, user_home
 from subconscious_mcp.errors import ConfigError, InvalidArgument, StorageBusy, StorageError, SubconsciousError, meaning
+from subconscious_mcp.heavy_imports import calm_numpy
 from subconscious_mcp.host import Host
 from subconscious_mcp.locate import ENV_PREFIX
 from subconscious_mcp.logs import log_to_file
@@ -61,6 +62,7 @@ def main(folder: str, home: str) -> NoReturn:
         home: The folder of config.json and the logs, absolute.
     """
     os.umask(0o077)
+    calm_numpy()
     # Descriptors that a client left open in its pipe: holding them would hold the client.
     os.closerange(3, _INHERITED)
     os.environ[f"{ENV_PREFIX}HOME"] = home

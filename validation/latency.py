@@ -23,7 +23,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+# Before numpy, as the product does.
+from subconscious_mcp.heavy_imports import calm_numpy
+
+calm_numpy()
+
+import numpy as np  # noqa: E402
 from conditions import spread, write
 from sentences import sentences
 
