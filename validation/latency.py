@@ -28,7 +28,7 @@ from subconscious_mcp.heavy_imports import calm_numpy
 
 calm_numpy()
 
-import numpy as np  # noqa: E402
+import numpy as np
 from conditions import spread, write
 from sentences import sentences
 
