@@ -7,6 +7,7 @@ vectors that are small enough are searched exactly in memory anyway.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import threading
@@ -132,6 +133,11 @@ class LocalStore:
         self._state = _IndexState()
         # After a kill Chroma may count vectors that it does not find.
         self._doubtful = self._lock.after_kill
+        if self._doubtful:
+            # A forget may have ended between deleting and emptying the log. A full disk must not
+            # prevent reading.
+            with contextlib.suppress(StorageError):
+                self.database.scrub(wait=False)
         self._old_checked = False
         # What was forgotten while another program read memory.db: its texts, to be looked for
         # again. Guarded by the lock of the sets.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -166,6 +167,20 @@ def test_a_reader_delays_it_and_a_later_write_makes_up_for_it(
     # The query after forgetting is the user's own and is in the log.
     log_file(tmp_path / "data", "tests").unlink()
     assert files_with([tmp_path / "data"], needles(TASK, ANSWER, MARK)) == []
+
+
+def test_a_kill_between_deleting_and_emptying_the_log(open_memory: OpenMemory, config: Config, tmp_path: Path) -> None:
+    memory = open_memory()
+    entry_id = memory.remember(memory.scope(config, "tests", None), TASK, ANSWER).entry_id
+    assert entry_id is not None
+    memory.settle()
+    store = store_of(memory)
+    store.database.delete(list(store.database.keys_of([entry_id]).values()))
+    # As a kill leaves it: with its write-ahead log, and a lock file that still names the holder.
+    shutil.copytree(tmp_path / "data", tmp_path / "killed")
+    assert files_with([tmp_path / "killed"], needles(MARK))
+    open_memory(folder=tmp_path / "killed")
+    assert files_with([tmp_path / "killed"], needles(MARK)) == []
 
 
 def test_the_log_is_cleaned_where_it_is_switched_off_now(
