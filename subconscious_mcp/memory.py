@@ -44,6 +44,7 @@ same task told again. Source: the tool's contract; independent of the recall thr
 MAX_TASK_CHARS = 50_000
 """About 50 windows of the model, two seconds of embedding: beyond it a task is a document."""
 MAX_ANSWER_CHARS = 1_000_000
+MAX_ID_CHARS = 200
 MAX_TAGS = 50
 MAX_TAG_CHARS = 200
 MAX_TOP_K = 100
@@ -276,9 +277,7 @@ class Memory:
         Returns:
             Whether there was such an entry.
         """
-        if not entry_id.strip():
-            raise InvalidArgument("entry_id takes the id of an entry, as remember, recall and echo return it.")
-        entry_id = entry_id.strip()
+        entry_id = checked_text("entry_id", entry_id, MAX_ID_CHARS).strip()
         if scope.request and self.store.written_by(scope.request) is not None:
             # Deleted, and the process was killed before it answered: what follows may be missing.
             self.store.forget(scope.namespace, entry_id)
@@ -336,7 +335,9 @@ class Memory:
         # After the answer, because it waits for the disk; before the next read of stats or log.
         def note() -> None:
             self.store.record_recalls([(scope.namespace.key, line.at, line.hit)])
-            if scope.echo_log is not None:
+            # What was forgotten since must not come back into the log.
+            there = line.entry_id is None or self.store.entry(scope.namespace, line.entry_id) is not None
+            if scope.echo_log is not None and there:
                 scope.echo_log.append([line])
 
         self._bookkeeper.do(note)
