@@ -44,6 +44,9 @@ def log_file(folder: Path, namespace: str) -> Path:
     return folder / ("echo_log.jsonl" if namespace == DEFAULT else f"echo_log_{file_part(namespace)}.jsonl")
 
 
+_locks: dict[Path, threading.Lock] = {}
+
+
 class EchoLog:
     """The log of one namespace.
 
@@ -58,7 +61,8 @@ class EchoLog:
         self._max_bytes = max_bytes
         # Four bytes a character at most, twice for an escape: a line stays below half the limit.
         self._max_chars = max(16, min(MAX_QUERY_CHARS, max_bytes // 16))
-        self._lock = threading.Lock()
+        # One for each file and not for each object: sessions with other settings have their own.
+        self._lock = _locks.setdefault(path, threading.Lock())
 
     def append(self, lines: Sequence[EchoLine]) -> None:
         """Adds lines at the end; drops the older half of a log that has grown too large.
@@ -118,7 +122,7 @@ class EchoLog:
         def keeps(line: EchoLine) -> bool:
             return line.entry_id != entry_id and not any(_shares(line.query, text) for text in plain)
 
-        with _Translated(self.path):
+        with self._lock, _Translated(self.path):
             # What a kill left in the middle of a rewrite.
             self._temporary.unlink(missing_ok=True)
         if self.path.is_file():
@@ -137,7 +141,10 @@ class EchoLog:
                     file.seek(max(0, size - budget))
                     if size > budget:
                         file.readline()
-                kept = [raw for raw in file if (line := _parsed(raw)) is not None and keeps(line)]
+                lines = list(file)
+            kept = [raw for raw in lines if (line := _parsed(raw)) is not None and keeps(line)]
+            if budget is None and len(kept) == len(lines):
+                return
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             with os.fdopen(os.open(self._temporary, flags, 0o600), "wb") as file:
                 file.writelines(raw if raw.endswith(b"\n") else raw + b"\n" for raw in kept)

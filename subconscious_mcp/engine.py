@@ -362,8 +362,8 @@ def _settings(hello: Mapping[str, Any]) -> tuple[Any, Derived]:
             asked = namespace_name(given)
         except ValueError as takes:
             raise InvalidArgument(f"--namespace takes {takes}.") from None
-    cwd = str(hello.get("cwd") or "")
-    start = project_dir(environ, Path(cwd) if cwd else None)
+    # A working directory that was deleted is nobody's project; this process's own certainly is none.
+    start = project_dir(environ, Path(str(hello.get("cwd") or os.sep)))
     return config, derive(asked, start, user_home())
 
 

@@ -517,11 +517,15 @@ def surroundings() -> dict[str, Any]:
     if "CLAUDE_PROJECT_DIR" in os.environ:
         env["CLAUDE_PROJECT_DIR"] = os.environ["CLAUDE_PROJECT_DIR"]
     try:
-        folder = os.getcwd()  # noqa: PTH109
         env[locate.ENV_PREFIX + "HOME"] = locate.home_folder(os.environ)
-        for name in ("CLAUDE_PROJECT_DIR", *(locate.ENV_PREFIX + part for part in ("STORAGE_DIR", "MODELS_DIR"))):
+        for name in ("CLAUDE_PROJECT_DIR", locate.ENV_PREFIX + "STORAGE_DIR", locate.ENV_PREFIX + "MODELS_DIR"):
             if env.get(name, "").strip():
-                env[name] = locate.absolute(env[name].strip(), folder)
+                env[name] = locate.absolute(env[name].strip())
+    except OSError:
+        # The working directory was deleted, or there is no home folder: what is said of it stays as it is.
+        pass
+    try:
+        folder = os.getcwd()  # noqa: PTH109
     except OSError:
         folder = ""
     return {"cwd": folder, "env": env}

@@ -46,7 +46,7 @@ GATED = "GATED"
 
 # A server whose early session lasts until something comes that only the SDK can answer, and whose
 # libraries print to standard output whenever a text is embedded.
-BOOTSTRAP = f"""
+NOISY = f"""
 import os, sys
 from subconscious_mcp import embedding, host
 host.SDK_IDLE_SECONDS = host.CHROMA_IDLE_SECONDS = 1e9
@@ -59,11 +59,23 @@ def noisy(self, text):
             gate.read()
     return embed_query(self, text)
 embedding.OnnxEmbedder.embed_query = noisy
+"""
+BOOTSTRAP = f"""{NOISY}
 from subconscious_mcp.cli import main
 sys.exit(main(["serve"]))
 """
+# The same in the engine behind a pipe.
+PIPE_BOOTSTRAP = f"""
+import sys
+from subconscious_mcp import pipe
+mark = "from subconscious_mcp.engine import main\\n"
+assert mark in pipe._START_ENGINE
+pipe._START_ENGINE = pipe._START_ENGINE.replace(mark, mark + {NOISY!r})
+sys.exit(pipe.run())
+"""
 COMMAND = (sys.executable, "-m", "subconscious_mcp", "serve")
 HELD_COMMAND = (sys.executable, "-c", BOOTSTRAP)
+ENGINE_COMMAND = (sys.executable, "-c", PIPE_BOOTSTRAP)
 CONSOLE_SCRIPT = str(Path(sys.executable).with_name("subconscious-mcp"))
 
 
@@ -345,11 +357,13 @@ class Pipes(Lines):
 class SdkClient:
     """The installed command, driven by the client of the MCP SDK."""
 
-    def __init__(self, env: Mapping[str, str], mode: str, errors: Path) -> None:
+    def __init__(self, env: Mapping[str, str], mode: str, errors: Path, arguments: Sequence[str] = ("serve",)) -> None:
         self._errors = errors.open("a")
         self._stack = contextlib.ExitStack()
         self._portal = self._stack.enter_context(start_blocking_portal())
-        parameters = StdioServerParameters(command=CONSOLE_SCRIPT, env=dict(env), cwd=errors.parent)
+        parameters = StdioServerParameters(
+            command=CONSOLE_SCRIPT, args=list(arguments), env=dict(env), cwd=errors.parent
+        )
         client = Client(stdio_client(parameters, errlog=self._errors), mode=mode, read_timeout_seconds=PATIENCE)
         self.client = self._stack.enter_context(self._portal.wrap_async_context_manager(client))
 

@@ -323,6 +323,22 @@ def test_the_doctor_examines_through_the_engine(windows: Windows) -> None:
     assert "engine stop" in errors
 
 
+def test_deletions_of_several_windows_at_once_do_not_meet(windows: Windows) -> None:
+    opened = [windows.open(SUBCONSCIOUS_ECHO_LOG_ENABLED="01"[number % 2]) for number in range(4)]
+    ids = [[remember(window, f"{TASK} {number} {turn}") for turn in range(15)] for number, window in enumerate(opened)]
+    for number, window in enumerate(opened):
+        for turn in range(15):
+            recall(window, f"{TASK} {number} {turn}")
+    calls = [
+        (window, window.start_call("forget", {"entry_id": own[turn]}))
+        for turn in range(15)
+        for window, own in zip(opened, ids, strict=True)
+    ]
+    for window, call in calls:
+        assert window.result(call).payload == {"forgotten": True}
+    assert TASK not in (windows.storage / "echo_log_tests.jsonl").read_text()
+
+
 # --- a directory that cannot be used
 
 

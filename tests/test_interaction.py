@@ -1,7 +1,8 @@
 """What an agent and its user are promised, asked of every way in which the server can be met.
 
-In process over pipes with the fake embedder, and the installed command with the real model: driven
-raw, in the early session and after the SDK has taken over, and by the SDK's own client in both eras.
+In process over pipes with the fake embedder, and the installed command with the real model, serving
+itself and through an engine: driven raw, in the early session and after the SDK has taken over, and
+by the SDK's own client in both eras.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engines import ask
 from fakes import Clock
 from interaction import (
     COMMAND,
+    ENGINE_COMMAND,
     GATED,
     MODERN,
     MODERN_META,
@@ -37,10 +40,11 @@ from interaction import (
 
 from subconscious_mcp import cli, config, opening
 from subconscious_mcp.memory import MAX_TASK_CHARS, Memory
-from subconscious_mcp.storage_lock import StorageLock
+from subconscious_mcp.storage_lock import StorageLock, wait_until_free
 
-RAW = ("pipes, early", "pipes, SDK", "process, early", "process, SDK")
-WAYS = (*RAW, "client, legacy", "client, 2026-07-28")
+RAW = ("pipes, early", "pipes, SDK", "process, early", "process, SDK", "engine, early", "engine, SDK")
+CLIENTS = ("client, legacy", "client, 2026-07-28", "engine client, legacy", "engine client, 2026-07-28")
+WAYS = (*RAW, *CLIENTS)
 
 TASK = "Export the monthly sales report of the northern region as a spreadsheet"
 PARAPHRASE = "Please export the monthly sales report of the northern region as one spreadsheet"
@@ -55,6 +59,7 @@ Start = Callable[..., Any]
 def start(tmp_path_factory: pytest.TempPathFactory, real_model_dir: Path) -> Iterator[Start]:
     """Starts servers; what is still there at the end is ended."""
     started: list[Any] = []
+    engines: set[Path] = set()
     patch = pytest.MonkeyPatch()
     patch.setattr(opening, "load_embedder", GatedEmbedder)
 
@@ -63,11 +68,17 @@ def start(tmp_path_factory: pytest.TempPathFactory, real_model_dir: Path) -> Ite
         settings = {"SUBCONSCIOUS_LOG_LEVEL": "DEBUG", "PYTHONIOENCODING": "cp1252", "LC_ALL": "C", **settings}
         env = environment(folder / "home", real_model_dir.parent, **settings)
         agent: Agent
-        if way.startswith("client"):
-            agent = SdkClient(env, way.removeprefix("client, "), folder / "stderr")
+        if way.startswith("engine"):
+            engines.add(folder / "home" / "data")
+        if "client" in way:
+            arguments = [] if way.startswith("engine") else ["serve"]
+            agent = SdkClient(env, way.partition(", ")[2], folder / "stderr", arguments)
         else:
             Gate(Path(env["GATE"]))
-            agent = Pipes(env) if way.startswith("pipes") else Process(env, cwd=folder)
+            if way.startswith("engine"):
+                agent = Process(env, command=ENGINE_COMMAND, cwd=folder)
+            else:
+                agent = Pipes(env) if way.startswith("pipes") else Process(env, cwd=folder)
             agent.handshake(version)
             if way.endswith("SDK"):
                 agent.let_sdk_take_over()
@@ -81,6 +92,9 @@ def start(tmp_path_factory: pytest.TempPathFactory, real_model_dir: Path) -> Ite
             agent.kill()
         elif not isinstance(agent, Pipes) or agent._write_fd is not None:
             agent.close()
+    for storage in engines:
+        if ask(storage, "engine stop") is not None:
+            assert wait_until_free(storage, PATIENCE)
     patch.undo()
 
 

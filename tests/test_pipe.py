@@ -116,6 +116,18 @@ def test_paths_in_the_settings_are_relative_to_the_window(windows: Windows, tmp_
     assert windows.engines() == 1
 
 
+def test_a_window_whose_folder_was_deleted_is_served(windows: Windows, tmp_path: Path) -> None:
+    (tmp_path / "deleted").mkdir()
+    code = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.argv[1], sys.argv[1:])"
+    window = windows.start(
+        cwd=tmp_path / "deleted", command=[sys.executable, "-c", code, *CHANGED_PIPE], unset=["SUBCONSCIOUS_NAMESPACE"]
+    )
+    window.handshake()
+    assert remember(window, TASK)
+    with closing(sqlite3.connect(windows.storage / "memory.db")) as database:
+        assert database.execute("SELECT root FROM namespaces").fetchall() != [(str(windows.storage),)]
+
+
 # --- the engine dies
 
 
