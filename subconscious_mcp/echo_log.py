@@ -63,6 +63,7 @@ class EchoLog:
         self._max_chars = max(16, min(MAX_QUERY_CHARS, max_bytes // 16))
         # One for each file and not for each object: sessions with other settings have their own.
         self._lock = _locks.setdefault(path, threading.Lock())
+        self._clean: tuple[object, ...] = ()  # in which state, of what
 
     def append(self, lines: Sequence[EchoLine]) -> None:
         """Adds lines at the end; drops the older half of a log that has grown too large.
@@ -125,15 +126,24 @@ class EchoLog:
         with self._lock, _Translated(self.path):
             # What a kill left in the middle of a rewrite.
             self._temporary.unlink(missing_ok=True)
-        if self.path.is_file():
-            self._rewrite(keeps, None)
+        # Asked for before and behind a deletion; the second time there is rarely anything new.
+        asked = (entry_id, plain)
+        if self._clean != (self._state(), asked) and self.path.is_file():
+            self._clean = (self._rewrite(keeps, None), asked)
+
+    def _state(self) -> tuple[int, int, int] | None:
+        try:
+            facts = self.path.stat()
+        except OSError:
+            return None
+        return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
     def drop_damaged(self) -> None:
         """Removes the lines that cannot be read."""
         self._rewrite(lambda line: True, None)
 
-    def _rewrite(self, keeps: Callable[[EchoLine], bool], budget: int | None) -> None:
-        """Writes the kept lines, the newest `budget` bytes of them, in place of the file."""
+    def _rewrite(self, keeps: Callable[[EchoLine], bool], budget: int | None) -> tuple[int, int, int] | None:
+        """Writes the kept lines, the newest `budget` bytes of them, in place of the file; returns its state."""
         with self._lock, _Translated(self.path):
             with self.path.open("rb") as file:
                 if budget is not None:
@@ -144,13 +154,14 @@ class EchoLog:
                 lines = list(file)
             kept = [raw for raw in lines if (line := _parsed(raw)) is not None and keeps(line)]
             if budget is None and len(kept) == len(lines):
-                return
+                return self._state()
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             with os.fdopen(os.open(self._temporary, flags, 0o600), "wb") as file:
                 file.writelines(raw if raw.endswith(b"\n") else raw + b"\n" for raw in kept)
                 file.flush()
                 os.fsync(file.fileno())
             self._temporary.replace(self.path)
+            return self._state()
 
 
 class _Translated:

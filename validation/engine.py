@@ -419,14 +419,14 @@ def soak(place: Place, calls: int, clients: int) -> dict[str, Any]:
         while (done := next(numbers)) <= calls:
             pick = chance.random()
             try:
-                if pick < 0.10 or not own:
+                if pick < 0.05 or not own:
                     task = f"{chance.choice(texts)} of client {number}"
                     own.append(window.call("remember", task=task, answer="an answer", tags=["a"])["entry_id"])
-                elif pick < 0.20 and len(own) > 50:
+                elif pick < 0.10 and len(own) > 50:
                     window.call("forget", entry_id=own.pop(chance.randrange(len(own))))
-                elif pick < 0.35:
+                elif pick < 0.25:
                     window.call("echo", task=chance.choice(texts))
-                elif pick < 0.40:
+                elif pick < 0.30:
                     window.call("stats")
                 else:
                     window.call("recall", task=chance.choice(texts), top_k=3)
