@@ -277,6 +277,8 @@ class Memory:
         Returns:
             Whether there was such an entry.
         """
+        if not entry_id.strip():
+            raise InvalidArgument("entry_id takes the id of an entry, as remember, recall and echo return it.")
         entry_id = checked_text("entry_id", entry_id, MAX_ID_CHARS).strip()
         if scope.request and self.store.written_by(scope.request) is not None:
             # Deleted, and the process was killed before it answered: what follows may be missing.
