@@ -79,13 +79,16 @@ class Host:
         if warm is not None:
             memory.warm(warm)
         while not self._sdk_wanted.wait(0.1):
-            with self._wires_lock:
-                last = max([wire.last_line for wire in self._wires], default=self.last_line)
-            if time.monotonic() - last >= SDK_IDLE_SECONDS:
+            if self.quiet_seconds() >= SDK_IDLE_SECONDS:
                 break
         with one_at_a_time:
             import subconscious_mcp.sdk_session  # noqa: F401
         self._sdk_there.set()
+
+    def quiet_seconds(self) -> float:
+        """Returns how long ago the last line of any client came."""
+        with self._wires_lock:
+            return time.monotonic() - max([wire.last_line for wire in self._wires], default=self.last_line)
 
     def memory(self) -> SharedMemory:
         """Returns the shared memory, waiting for the imports that it needs."""
