@@ -151,15 +151,22 @@ class EchoLog:
                     file.seek(max(0, size - budget))
                     if size > budget:
                         file.readline()
-                lines = list(file)
-            kept = [raw for raw in lines if (line := _parsed(raw)) is not None and keeps(line)]
-            if budget is None and len(kept) == len(lines):
-                return self._state()
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-            with os.fdopen(os.open(self._temporary, flags, 0o600), "wb") as file:
-                file.writelines(raw if raw.endswith(b"\n") else raw + b"\n" for raw in kept)
-                file.flush()
-                os.fsync(file.fileno())
+                start = file.tell()
+
+                def kept() -> Iterator[bytes]:
+                    # Line by line: a whole log in memory would be several times its size.
+                    file.seek(start)
+                    for raw in file:
+                        if (line := _parsed(raw)) is not None and keeps(line):
+                            yield raw if raw.endswith(b"\n") else raw + b"\n"
+
+                if budget is None and sum(map(len, kept())) == file.tell() - start:
+                    return self._state()
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+                with os.fdopen(os.open(self._temporary, flags, 0o600), "wb") as out:
+                    out.writelines(kept())
+                    out.flush()
+                    os.fsync(out.fileno())
             self._temporary.replace(self.path)
             return self._state()
 

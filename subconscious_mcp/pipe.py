@@ -454,14 +454,16 @@ class Pipe:
 
     def _pump(self, connection: socket.socket) -> None:
         begun: list[bytes] = []
+        # One buffer for all: new ones, cut to what came, leave the heap in pieces that grow it.
+        buffer = bytearray(1 << 16)
         while True:
             try:
-                data = connection.recv(1 << 16)
+                size = connection.recv_into(buffer)
             except OSError:
                 return
-            if not data:
+            if not size:
                 return
-            *lines, rest = data.split(b"\n")
+            *lines, rest = bytes(memoryview(buffer)[:size]).split(b"\n")
             if lines:
                 lines[0] = b"".join([*begun, lines[0]])
                 begun = []
