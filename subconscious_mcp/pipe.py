@@ -87,6 +87,7 @@ class Engine:
         self._child: int | None = None
         self._start_lock: int | None = None
         self._giving_way = False
+        self._serving: int | None = None
 
     def reach(self, hello: dict[str, Any], *, start: bool = True) -> socket.socket | None:
         """Returns a connection on which the engine has answered the hello, or None and sets `why`.
@@ -97,6 +98,7 @@ class Engine:
         """
         deadline = time.monotonic() + START_SECONDS
         self._giving_way = False
+        self._serving = None
         try:
             while time.monotonic() < deadline:
                 connection = self._greeted(hello)
@@ -128,6 +130,7 @@ class Engine:
             greeting = _parsed(endpoint.read_line(connection)).get("engine")
             if isinstance(greeting, dict):
                 if not greeting.get("gives_way"):
+                    self._serving = greeting.get("pid")
                     connection.settimeout(None)
                     return connection
                 self._giving_way = True
@@ -197,6 +200,9 @@ class Engine:
         """Leaves the engine to itself, but for its end: it must not stay as a zombie."""
         child, self._child = self._child, None
         if child is not None and os.name != "nt":
+            if child != self._serving:
+                # Another one was there after all: this one must not wait for its place.
+                os.kill(child, signal.SIGTERM)
             threading.Thread(target=_wait_for, args=(child,), daemon=True).start()
 
 
