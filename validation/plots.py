@@ -19,6 +19,8 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 PLOTS = HERE / "plots"
 README = HERE / "README.md"
+# Load of the machine above which times are shown, but not held against a bar.
+BUSY = 1.5
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 NAMES = {
     "ours": "subconscious-mcp",
@@ -125,7 +127,7 @@ def draw_recall(latency: dict[str, Any]) -> None:
     rows = latency["sizes"]
     draw_lines(
         "recall",
-        "recall over stdio by the size of the store",
+        "Recall over stdio by the size of the store",
         "milliseconds a call",
         [row["entries"] for row in rows],
         [
@@ -140,7 +142,7 @@ def draw_search(search: dict[str, Any]) -> None:
     rows = search["sizes"]
     draw_lines(
         "search",
-        "exact search and Chroma's index by the size of the store",
+        "Exact search and Chroma's index by the size of the store",
         "milliseconds a search",
         [row["entries"] for row in rows],
         [
@@ -167,6 +169,17 @@ def of_size(whole: dict[str, Any] | None, size: int) -> dict[str, Any]:
     return next((row for row in at(whole, "sizes") or () if row.get("entries") == size), {})
 
 
+def was_busy(whole: dict[str, Any] | None) -> bool:
+    """Tells whether other work took so much of the machine that its times say little.
+
+    Our own run is two of the load during its rounds.
+    """
+    if whole is None:
+        return False
+    rounds = whole.get("load_1m_by_round") or [0.0]
+    return whole.get("load_1m_before", 0) > BUSY or sorted(rounds)[len(rounds) // 2] > BUSY + 2
+
+
 def figure_rows() -> list[tuple[str, str, str, str]]:
     """Returns (what, bar, figure, whether it is reached) for every bar."""
     embedding, latency, search, kills = (result(name) for name in ("embedding", "latency", "search", "kill_rounds"))
@@ -176,14 +189,15 @@ def figure_rows() -> list[tuple[str, str, str, str]]:
         if value is None:
             rows.append((what, f"{'≥' if least else '≤'} {bar:g}{unit}", "not measured yet", ""))
             return
-        reached = value >= bar if least else value <= bar
-        rows.append(
-            (what, f"{'≥' if least else '≤'} {bar:g}{unit}", f"{value:.{digits}f}{unit}", "yes" if reached else "no")
-        )
+        reached = "yes" if (value >= bar if least else value <= bar) else "no"
+        verdict = "not judged, the machine was busy" if timed and was_busy(embedding) else reached
+        rows.append((what, f"{'≥' if least else '≤'} {bar:g}{unit}", f"{value:.{digits}f}{unit}", verdict))
 
+    timed = False
     texts = at(embedding, "parity", "texts") or 500
     cosine = at(embedding, "parity", "to_sentence_transformers", "ours", "cosine_min")
     row(f"smallest cosine to sentence-transformers, {texts} texts", 0.999999, cosine, "", True, 8)
+    timed = True
     for name in ("short", "long", "mixed"):
         ratio = at(embedding, "bulk", name, "ours_times_as_fast", "sentence_transformers", "median")
         row(
@@ -200,6 +214,7 @@ def figure_rows() -> list[tuple[str, str, str, str]]:
     query = at(embedding, "query", "embedders", "ours")
     row("one query of 12 tokens, processor time, median", 6, at(query, "cpu_ms", "p50"), " ms")
     row("process start to the first vector", 0.35, at(embedding, "start", "ours", "start_to_first_vector_s"), " s")
+    timed = False
     some = of_size(latency, 10_000)
     row("`initialize` answered after, 10,000 entries", 1000, at(some, "initialize_ms", "p50"), " ms", digits=0)
     first = at(some, "start_to_first_recall_ms", "p50")
@@ -212,7 +227,9 @@ def figure_rows() -> list[tuple[str, str, str, str]]:
     if kills is None:
         rows.append(("killed at random moments: acknowledged entries lost", "0", "not measured yet", ""))
     else:
-        faults = sum(kills.get(key, 0) for key in ("lost", "searches_wrong")) + len(kills.get("failures", ()))
+        faults = sum(kills.get(key, 0) for key in ("lost", "forgotten_but_there", "searches_wrong")) + len(
+            kills.get("failures", ())
+        )
         told = (
             f"{kills.get('lost')} of {kills.get('acknowledged'):,} in {kills.get('rounds')} rounds; "
             f"{kills.get('searches_wrong', 0)} of {kills.get('searches', 0):,} searches wrong"
