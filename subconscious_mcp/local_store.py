@@ -445,7 +445,9 @@ class LocalStore:
 
     def _follow(self, idle_seconds: float) -> None:
         try:
-            while not self._has_large_set() and time.monotonic() - self.last_used < idle_seconds:
+            # Once: it counts all vectors, and a client that waits for a recall would feel it.
+            patient = not self._has_large_set()
+            while patient and time.monotonic() - self.last_used < idle_seconds:
                 if self._closing.wait(min(0.1, idle_seconds)):
                     return
             while not self._closing.is_set():
