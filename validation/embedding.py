@@ -20,6 +20,7 @@ absent with the reason. All of them get the same weights:
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -36,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from conditions import spread, write
+from conditions import conditions, spread, write
 from sentences import sentences
 
 from subconscious_mcp import embedding as product
@@ -644,7 +645,7 @@ def measure(options: argparse.Namespace, work_dir: Path) -> dict[str, Any]:
     checked = parity_texts(options.parity, tokens)
     if options.prepare:
         return {}
-    load_before = round(os.getloadavg()[0], 2)
+    before = conditions()
     began = time.monotonic()
     started = starts({name: folders[name] for name in EMBEDDERS if name in folders}, options.starts, work_dir, absent)
     names = [name for name in (*EMBEDDERS, "matmul") if name not in absent]
@@ -659,7 +660,10 @@ def measure(options: argparse.Namespace, work_dir: Path) -> dict[str, Any]:
         worker.close()
     return {
         "what": "our embedder beside its peers, all-MiniLM-L6-v2, two cores, two threads",
-        "load_1m_before": load_before,
+        # The source may move on during a run; what was measured is what was installed before it.
+        "commit_before": before["commit"],
+        "embedder_sha256": hashlib.sha256(Path(product.__file__).read_bytes()).hexdigest(),
+        "load_1m_before": before["load_1m"],
         "load_1m_by_round": run.loads,
         "seconds": round(time.monotonic() - began),
         "rounds": options.rounds,
