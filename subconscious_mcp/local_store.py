@@ -41,6 +41,9 @@ _ADD_BATCH = 512
 _PURGE_BATCH = 500
 _RETRY_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
+_MOST_PENDING = 256
+"""Vectors that may wait for quiet before they are added to the index. Until then a search by the
+index reads them one by one, a millisecond for so many."""
 _FIRST_CANDIDATES = 64
 """Ids asked of the index for a small k: with its own recall below 1, some room above k makes
 the re-ranking by stored vectors exact in practice."""
@@ -139,6 +142,9 @@ class LocalStore:
             with contextlib.suppress(StorageError):
                 self.database.scrub(wait=False)
         self._old_checked = False
+        # The sets as the last whole comparison found them, for the thread that keeps the index.
+        self._known: dict[_SetName, Namespace] = {}
+        self._counts: dict[_SetName, int] = {}
         # What was forgotten while another program read memory.db: its texts, to be looked for
         # again. Guarded by the lock of the sets.
         # After a kill the write-ahead log may hold some of which nobody knows any more.
@@ -468,12 +474,21 @@ class LocalStore:
                         return
                 else:
                     self._wake.wait()
+                    self._wait_for_quiet(idle_seconds)
         finally:
             with self._close_lock:
                 self._following = False
                 if self._closed:
                     # `close` did not wait for this thread.
                     self._release()
+
+    def _wait_for_quiet(self, idle_seconds: float) -> None:
+        """Lets writes gather: adding to Chroma holds Python's lock, which the next call would wait for."""
+        while time.monotonic() - self.last_used < idle_seconds:
+            with self._state.lock:
+                gathered = sum(len(keys) for keys in self._state.pending.values())
+            if gathered >= _MOST_PENDING or self._closing.wait(min(0.1, idle_seconds)):
+                return
 
     def _has_large_set(self) -> bool:
         try:
@@ -525,6 +540,18 @@ class LocalStore:
         self._wake.set()
 
     def _reconcile(self) -> tuple[int, int]:
+        with self._state.lock:
+            waiting = {name for name, keys in self._state.pending.items() if keys}
+            checked = self._old_checked and not self._doubtful and self._known.keys() <= self._state.ready
+        if checked and waiting <= self._known.keys():
+            # Nothing but what was written since: the sets need not be counted again.
+            added = self._add_pending({(name.namespace, name.kind): space for name, space in self._known.items()})
+            removed = self._remove_strangers()
+            self._free_large_sets({name: self._counts[name] for name in waiting})
+            return added, removed
+        return self._reconcile_all()
+
+    def _reconcile_all(self) -> tuple[int, int]:
         added = removed = 0
         sets = self.database.sets(self._fingerprint)
         names = {_SetName(namespace.key, kind, self._fingerprint) for namespace, kind, _ in sets}
@@ -540,9 +567,11 @@ class LocalStore:
             added, removed = added + counts[0], removed + counts[1]
         if not self._closing.is_set():
             self._doubtful = False
+        self._known = {_SetName(n.key, kind, self._fingerprint): n for n, kind, _ in sets}
+        self._counts = {_SetName(n.key, kind, self._fingerprint): count for n, kind, count in sets}
         added += self._add_pending({(n.key, kind): n for n, kind, _ in sets})
         removed += self._remove_strangers()
-        self._free_large_sets({_SetName(n.key, kind, self._fingerprint): count for n, kind, count in sets})
+        self._free_large_sets(self._counts)
         return added, removed
 
     def _check_others(self, own: set[str]) -> int:
@@ -601,6 +630,7 @@ class LocalStore:
                 if not self._add(namespace, name, keys):
                     return added
                 added += len(keys)
+                self._counts[name] = self._counts.get(name, 0) + len(keys)
             with self._state.lock:
                 for key in keys:
                     self._state.pending[name].pop(key, None)
