@@ -438,7 +438,7 @@ class LocalStore:
         Args:
             idle_seconds: How long no search may have come before the index is opened, because
                 importing Chroma takes a second of processor time from the calls that a client
-                waits for. Sets too large for exact search do not wait.
+                waits for. Until then every set is searched exactly, however large.
         """
         if self._indexer is not None:
             return
@@ -451,9 +451,7 @@ class LocalStore:
 
     def _follow(self, idle_seconds: float) -> None:
         try:
-            # Once: it counts all vectors, and a client that waits for a recall would feel it.
-            patient = not self._has_large_set()
-            while patient and time.monotonic() - self.last_used < idle_seconds:
+            while time.monotonic() - self.last_used < idle_seconds:
                 if self._closing.wait(min(0.1, idle_seconds)):
                     return
             while not self._closing.is_set():
@@ -489,12 +487,6 @@ class LocalStore:
                 gathered = sum(len(keys) for keys in self._state.pending.values())
             if gathered >= _MOST_PENDING or self._closing.wait(min(0.1, idle_seconds)):
                 return
-
-    def _has_large_set(self) -> bool:
-        try:
-            return any(count > self._exact_limit for _, _, count in self.database.sets(self._fingerprint))
-        except StorageError:
-            return False
 
     def bring_index_up_to_date(self) -> tuple[int, int]:
         """Adds to the index what it lacks and removes what memory.db does not have.
