@@ -35,7 +35,8 @@ asked. Source: validation/results/search.json, the size at which both take about
 
 _PAGE = 20_000
 """Vectors read at once: bounds the copy to 15 MB for 384 dimensions."""
-_EMBED_BATCH = 64
+_EMBED_BATCH = 512
+"""Texts embedded at once after a change of model: enough for the embedder's way of doing many."""
 _ADD_BATCH = 512
 """Vectors handed to the index at once, about half a second: closing waits for no more."""
 _PURGE_BATCH = 500

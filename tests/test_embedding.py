@@ -470,3 +470,17 @@ def test_real_model_sees_what_comes_after_its_longest_input(real_model_dir: Path
     same = "Check the logs of the billing service and write down what failed. " * 25
     one, other = embedder.embed([same + "Then restart the database.", same + "Then feed the cat."])
     assert float(one @ other) < 0.9999
+
+
+def test_bulk_has_a_session_of_its_own_that_goes_when_nobody_needs_it(real_model_dir: Path) -> None:
+    embedder = OnnxEmbedder.load(real_model_dir)
+    few = [f"rotate the signing keys of service {number}" for number in range(8)]
+    many = few + [f"how do I renew certificate number {number} before it expires" * 4 for number in range(200)]
+    embedder.embed(few)
+    assert embedder._bulk is None
+    vectors = embedder.embed(many)
+    assert embedder._bulk is not None
+    alone = np.stack([embedder.embed_query(text) for text in few])
+    assert float(np.abs(vectors[: len(few)] - alone).max()) < 1e-5
+    embedder._drop_bulk()
+    assert embedder._bulk is None
