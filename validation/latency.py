@@ -33,8 +33,7 @@ from conditions import spread, write
 from sentences import sentences
 
 from subconscious_mcp.config import resolve
-from subconscious_mcp.local_store import LocalStore
-from subconscious_mcp.opening import load_embedder
+from subconscious_mcp.opening import load_embedder, open_store
 from subconscious_mcp.records import NewEntry
 
 NAMESPACE = "benchmark"
@@ -119,7 +118,8 @@ def fill(storage: Path, texts: list[str], vectors: np.ndarray) -> None:
     if (storage / "filled").exists():
         return
     embedder = load_embedder(resolve().config)
-    store = LocalStore(storage, command="benchmark")
+    # As the product opens it: under the embedding function that the collections are registered with.
+    store = open_store(resolve().config, "benchmark", folder=storage)
     namespace = store.namespace(NAMESPACE, None)
     now = time.time() - len(texts)
     for start in range(0, len(texts), 5000):

@@ -27,8 +27,7 @@ from sentences import sentences
 
 from subconscious_mcp.config import resolve
 from subconscious_mcp.exact_search import ExactVectors
-from subconscious_mcp.local_store import LocalStore
-from subconscious_mcp.opening import load_embedder
+from subconscious_mcp.opening import load_embedder, open_store
 
 K = 10
 
@@ -59,7 +58,9 @@ def one_size(work: Path, texts: list[str], vectors: np.ndarray, queries: np.ndar
     truth, exact_ms = timed(queries, lambda query: exact.search(query, K, now=1.0))
     storage = work / f"store-{size}"
     fill(storage, texts, vectors)
-    store = LocalStore(storage, command="benchmark", exact_limit=1)
+    store = open_store(resolve().config, "benchmark", folder=storage)
+    # So that the index is asked at every size.
+    store._exact_limit = 1
     embedder = load_embedder(resolve().config)
     store.prepare_index(embedder.fingerprint, embedder.dimension)
     started = time.perf_counter()
