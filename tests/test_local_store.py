@@ -89,6 +89,12 @@ class Model:
 Opener = Callable[..., LocalStore]
 
 
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several batches of texts that are embedded again, without hundreds of texts."""
+    monkeypatch.setattr("subconscious_mcp.local_store._EMBED_BATCH", 64)
+
+
 @pytest.fixture
 def embedder() -> FakeEmbedder:
     return FakeEmbedder(dimension=DIMENSION)
