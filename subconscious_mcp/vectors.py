@@ -425,7 +425,7 @@ def _fresh_blocks() -> None:
     is forgotten perhaps, would go with them. glibc alone is asked: elsewhere large blocks come
     from the system anyway.
     """
-    mmap_threshold, at_most = -3, 128 * 1024
+    mmap_threshold, at_most = -3, 16 * 1024
     with contextlib.suppress(OSError, AttributeError, TypeError):
         import ctypes
 
