@@ -418,20 +418,6 @@ def _translated(what: str) -> Iterator[None]:
         ) from error
 
 
-def _fresh_blocks() -> None:
-    """Lets large blocks of memory come zeroed from the system and not from what was freed.
-
-    Chroma writes blocks to its files that it has not filled. What a freed block held, a text that
-    is forgotten perhaps, would go with them. glibc alone is asked: elsewhere large blocks come
-    from the system anyway.
-    """
-    mmap_threshold, at_most = -3, 16 * 1024
-    with contextlib.suppress(OSError, AttributeError, TypeError):
-        import ctypes
-
-        ctypes.CDLL(None).mallopt(mmap_threshold, at_most)
-
-
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
     """Keeps the environment, and `.env` in the current directory, from Chroma's settings.
@@ -474,7 +460,6 @@ def _deaf() -> Iterator[None]:
 
 def _persistent_client(folder: Path) -> Any:
     """Starts Chroma in a folder, with settings that nothing outside this module can change."""
-    _fresh_blocks()
     with _deaf():
         import chromadb
         from chromadb.config import Settings
