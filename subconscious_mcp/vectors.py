@@ -122,6 +122,7 @@ class ChromaIndex:
             if self._client is not None:
                 return
             _check_segments(self._folder)
+            self._blank()
             self._folder.mkdir(parents=True, exist_ok=True)
             try:
                 self._client = _persistent_client(self._folder)
@@ -139,6 +140,7 @@ class ChromaIndex:
             if self._client is not None:
                 self._restrict()
             self._forget()
+            self._blank()
 
     def erase(self) -> None:
         """Removes Chroma's files and nothing else; `open` then starts with an empty index.
@@ -256,6 +258,13 @@ class ChromaIndex:
                 place.upsert(ids=list(chosen), embeddings=rows)
             time.sleep(0)  # Lets a thread that waits for the lock have it.
 
+        self._blank()
+
+    def _blank(self) -> None:
+        with self._lock, _translated("written"):
+            for segment in _segments(self._folder):
+                _blank_unused(segment)
+
     def remove(self, collection: str, ids: Sequence[str]) -> None:
         """Removes vectors from search; unknown ids are ignored. Their bytes go with `compact`."""
         for start in range(0, len(ids), _ADD_STEP):
@@ -265,6 +274,7 @@ class ChromaIndex:
                     return
                 place.delete(ids=list(ids[start : start + _ADD_STEP]))
             time.sleep(0)
+        self._blank()
 
     def drop(self, collection: str) -> None:
         """Removes a whole collection, if there is one of that name."""
@@ -554,6 +564,25 @@ def _check_segments(folder: Path) -> None:
             sound = False
         if not sound:
             raise IndexUnreadable("A file of the vector index is damaged.", _HINT)
+
+
+def _blank_unused(segment: Path) -> None:
+    """Overwrites the rows of a segment that hold no vector.
+
+    Chroma writes them as it got them from the system's heap, where a forgotten text may have been.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        header = (segment / "header.bin").read_bytes()
+        if len(header) < 36 or struct.unpack_from("<i", header)[0] != 1:
+            return
+        _, _, count, row_size = struct.unpack_from("<4Q", header, 4)
+        with (segment / "data_level0.bin").open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            used = min(size, count * row_size)
+            file.seek(used)
+            if any(file.read()):
+                file.seek(used)
+                file.write(bytes(size - used))
 
 
 def _is_sound(segment: Path) -> bool:

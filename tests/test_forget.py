@@ -60,9 +60,7 @@ def files_with(folders: list[Path], wanted: set[bytes]) -> list[str]:
         f"{path.name}: {piece!r}"
         for folder in folders
         for path in sorted(folder.rglob("*"))
-        # A known gap, told in the README: Chroma writes memory that it has not filled, with whatever
-        # lay there, to this file.
-        if path.is_file() and path.name != "data_level0.bin"
+        if path.is_file()
         for raw in [path.read_bytes()]
         for piece in wanted
         if piece in raw
