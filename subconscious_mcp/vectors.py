@@ -257,7 +257,6 @@ class ChromaIndex:
                 rows = _with_direction(vectors[list(chosen.values())])
                 place.upsert(ids=list(chosen), embeddings=rows)
             time.sleep(0)  # Lets a thread that waits for the lock have it.
-
         self._blank()
 
     def _blank(self) -> None:
@@ -343,6 +342,7 @@ class ChromaIndex:
             # it, does not find it, and says nothing.
             place.get(limit=1, include=["embeddings"])
             self._opened[name] = place
+            self._blank()  # Chroma may have written what a killed process left to be sorted in.
         return self._opened[name]
 
     def _create(self, name: str, metadata: Mapping[str, str]) -> Any:
@@ -567,22 +567,24 @@ def _check_segments(folder: Path) -> None:
 
 
 def _blank_unused(segment: Path) -> None:
-    """Overwrites the rows of a segment that hold no vector.
+    """Overwrites what a segment's files hold beyond their vectors.
 
-    Chroma writes them as it got them from the system's heap, where a forgotten text may have been.
+    Chroma writes the room for a collection's first vectors as it got it from the system's heap,
+    where a forgotten text may have been. Later on its files end with the last vector.
     """
     with contextlib.suppress(FileNotFoundError):
         header = (segment / "header.bin").read_bytes()
         if len(header) < 36 or struct.unpack_from("<i", header)[0] != 1:
             return
         _, _, count, row_size = struct.unpack_from("<4Q", header, 4)
-        with (segment / "data_level0.bin").open("r+b") as file:
-            size = file.seek(0, os.SEEK_END)
-            used = min(size, count * row_size)
-            file.seek(used)
-            if any(file.read()):
-                file.seek(used)
-                file.write(bytes(size - used))
+        for name, used in (("data_level0.bin", count * row_size), ("length.bin", count * 4)):
+            with (segment / name).open("r+b") as file:
+                unused = file.seek(0, os.SEEK_END) - used
+                if unused > 0:
+                    file.seek(used)
+                    if any(file.read()):
+                        file.seek(used)
+                        file.write(bytes(unused))
 
 
 def _is_sound(segment: Path) -> bool:

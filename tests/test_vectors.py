@@ -726,3 +726,43 @@ def test_searching_while_others_write() -> None:
         thread.join()
     assert failures == []
     assert len(vectors) == sum(key % 3 != 0 for key in range(2000))
+
+
+# What Chroma writes beyond its vectors
+
+_BEYOND = b"a text that was forgotten"
+
+
+def _plant(folder: Path) -> None:
+    """Leaves text where Chroma leaves unfilled memory: behind the vectors of its files."""
+    (header,) = folder.glob("*/header.bin")
+    for name in ("data_level0.bin", "length.bin"):
+        path = header.parent / name
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            file.seek(size - len(_BEYOND))
+            assert not any(file.read()), "the last rows are room for later vectors"
+            file.seek(size - len(_BEYOND))
+            file.write(_BEYOND)
+
+
+def _planted(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("*/*.bin") if _BEYOND in path.read_bytes()]
+
+
+def test_unfilled_memory_in_files_is_overwritten(tmp_path: Path, index: ChromaIndex) -> None:
+    rows = unit_vectors(30)
+    index.add("contract", [str(number) for number in range(20)], rows[:20], {})
+    index.close()
+    _plant(tmp_path)
+    index.open()
+    assert _planted(tmp_path) == []
+    assert index.query("contract", rows[7], 1) == ["7"]
+    _plant(tmp_path)
+    index.add("contract", ["20"], rows[20:21], {})
+    assert _planted(tmp_path) == []
+    _plant(tmp_path)
+    index.remove("contract", ["3"])
+    assert _planted(tmp_path) == []
+    assert index.query("contract", rows[20], 1) == ["20"]
+    assert index.query("contract", rows[3], 1) != ["3"]
