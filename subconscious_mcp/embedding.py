@@ -386,6 +386,21 @@ def _cores() -> int:
     return len(affinity(0)) if affinity is not None else (os.cpu_count() or 1)
 
 
+def _helper_places() -> str:
+    """Names the cores on which onnxruntime's second thread may run, in its own notation, from 1.
+
+    Left alone, Linux wakes that thread on the core of the thread that waits for it, where it gets
+    its turn when the work is done: after a pause, two threads are no faster than one. Half of the
+    cores, so that it can still give way, and the first half, which are the fast ones where they
+    differ. Source: one text of 12 tokens every 0.3 s on 2 cores: 6.4 ms against 10.2 ms, and on
+    one thread 9.5 ms.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return ""
+    cores = sorted(os.sched_getaffinity(0))
+    return ",".join(str(core + 1) for core in cores[: len(cores) // 2])
+
+
 def _session(graph: Path, threads: int = THREADS) -> Any:
     """Opens an onnxruntime session that keeps quiet in every sense."""
     # onnxruntime sends usage statistics unless told before it is imported, and writes files
@@ -395,6 +410,8 @@ def _session(graph: Path, threads: int = THREADS) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = min(threads, _cores())
+    if options.intra_op_num_threads > 1 and (places := _helper_places()):
+        options.add_session_config_entry("session.intra_op_thread_affinities", places)
     options.inter_op_num_threads = 1
     # Threads that spin while they wait would burn a core between two queries, and take it from
     # whatever else the machine does.

@@ -215,6 +215,26 @@ def test_the_second_thread_ends_when_the_caller_stops_asking(monkeypatch: pytest
     assert not [thread for thread in threading.enumerate() if thread.name == "embedding"]
 
 
+def test_the_second_thread_has_half_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, places in (({0}, ""), ({0, 1}, "1"), ({2, 5}, "3"), ({0, 1, 2, 3, 4}, "1,2")):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: cores, raising=False)
+        assert embedding._helper_places() == places
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert embedding._helper_places() == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no such call on this system")
+def test_the_second_thread_runs_where_it_was_told(real_model_dir: Path) -> None:
+    own = os.sched_getaffinity(0)
+    threads = Path("/proc/self/task")
+    before = set(threads.iterdir())
+    embedder = OnnxEmbedder.load(real_model_dir)
+    places = [os.sched_getaffinity(int(thread.name)) for thread in set(threads.iterdir()) - before]
+    if len(own) > 1:
+        assert set(sorted(own)[: len(own) // 2]) in places
+    assert embedder.embed_query("a").shape == (384,)
+
+
 def test_cores_are_those_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
     assert embedding._cores() == 3
