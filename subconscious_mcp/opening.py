@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ class SharedMemory:
         self._closed = False
 
     def get(self, config: Config) -> Memory:
-        """Returns the open memory with the configured model loaded.
+        """Returns the open memory; its model is loaded by the first call that embeds.
 
         Raises:
             SubconsciousError: Why it cannot be opened.
@@ -116,12 +117,16 @@ class SharedMemory:
             store = self._opened(config)
             wanted = (config.embedding_model, config.models_dir)
             if wanted not in self._memories:
-                self._memories[wanted] = Memory(store, self._folder, lambda: load_embedder(config), owns_store=False)
-            memory = self._memories[wanted]
-        embedder = memory.embedder()
+                load = partial(self._load, config, store)
+                self._memories[wanted] = Memory(store, self._folder, load, owns_store=False)
+            return self._memories[wanted]
+
+    def _load(self, config: Config, store: LocalStore) -> Embedder:
+        embedder = load_embedder(config)
         # The index is that of the first model; another one's sets are searched exactly.
-        store.start_indexing(embedder.fingerprint, embedder.dimension, idle_seconds=self._idle_seconds)
-        return memory
+        with self._lock:
+            store.start_indexing(embedder.fingerprint, embedder.dimension, idle_seconds=self._idle_seconds)
+        return embedder
 
     def store(self, config: Config) -> LocalStore:
         """Returns the open store, whether or not there is a model.
@@ -142,7 +147,7 @@ class SharedMemory:
     def warm(self, config: Config) -> None:
         """Opens the memory before the first call needs it; what prevents it is logged."""
         try:
-            self.get(config)
+            self.get(config).embedder()
         except SubconsciousError as error:
             log.error("%s", error)
         except Exception:

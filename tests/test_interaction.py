@@ -89,7 +89,8 @@ def start(tmp_path_factory: pytest.TempPathFactory, real_model_dir: Path) -> Ite
     yield starter
     for agent in started:
         if isinstance(agent, Process):
-            agent.kill()
+            agent.close_input()
+            agent.end()
         elif not isinstance(agent, Pipes) or agent._write_fd is not None:
             agent.close()
     for storage in engines:
@@ -792,13 +793,27 @@ def test_a_missing_model_is_told_and_found_once_it_is_installed(
     models = tmp_path / "models"
     models.mkdir()
     agent = start("process, early", tmp_path, SUBCONSCIOUS_MODELS_DIR=str(models))
-    for tool, arguments in (("recall", {"task": TASK}), ("remember", {"task": TASK, "answer": "x"}), ("stats", {})):
+    for tool, arguments in (("recall", {"task": TASK}), ("remember", {"task": TASK, "answer": "x"})):
         error = agent.call(tool, arguments).error
         assert "subconscious-mcp model install" in error
         assert "\n" not in error
     link_tree(real_model_dir, models / real_model_dir.name)
     assert agent.call("remember", {"task": TASK, "answer": "x"}).payload["stored"] is True
     assert agent.close() == 0
+
+
+def test_what_embeds_nothing_needs_no_model(start: Start, tmp_path: Path) -> None:
+    first = start("process, early", tmp_path)
+    entry_id = first.call("remember", {"task": TASK, "answer": "x"}).payload["entry_id"]
+    assert first.close() == 0
+    models = tmp_path / "models"
+    models.mkdir()
+    second = start("process, early", tmp_path, SUBCONSCIOUS_MODELS_DIR=str(models))
+    assert second.call("stats", {}).payload["total_entries"] == 1
+    assert second.call("drift_report", {}).payload["candidates"] == []
+    assert second.call("forget", {"entry_id": entry_id}).payload["forgotten"] is True
+    assert second.call("stats", {}).payload["total_entries"] == 0
+    assert second.close() == 0
 
 
 BAD_SETTINGS = [
