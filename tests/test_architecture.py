@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "subconscious_mcp"
 
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "records", "schema", "identity", "locate", "endpoint", "heavy_imports"}),
-    frozenset({"config", "namespaces", "exact_search", "model_layout"}),
+    frozenset({"config", "namespaces", "exact_search", "hnsw_files", "model_layout"}),
     frozenset(
         {
             "embedding",
