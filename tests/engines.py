@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import select
 import signal
 import socket
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from interaction import CONSOLE_SCRIPT, HANDSHAKE, PATIENCE, Process, environment
+from interaction import CONSOLE_SCRIPT, ENDING, HANDSHAKE, PATIENCE, Process, environment
 
 from subconscious_mcp import endpoint, pipe
 from subconscious_mcp.storage_lock import holder, wait_until_free
@@ -83,6 +84,18 @@ def ask(storage: Path, verb: str, **hello: Any) -> dict[str, Any] | None:
         return None
     with connection, connection.makefile("rb") as stream:
         return json.loads(stream.readline())["result"]
+
+
+def wait_for_exit(pid: int) -> None:
+    """Waits until a process is gone, where the system can tell: it frees its lock before its figures are written."""
+    if not hasattr(os, "pidfd_open"):
+        return
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            select.select([handle], [], [], ENDING)
+        finally:
+            os.close(handle)
 
 
 class Windows:
@@ -188,12 +201,18 @@ class Windows:
         return connection
 
     def close(self) -> None:
+        # As a client ends them, so that what they ran is counted; killed is only what does not end.
+        self.let_go()
         for process in self.opened:
-            process.kill()
+            process.close_input()
+        for process in self.opened:
+            process.end()
         os.close(self._reached)
         for storage in self._storages:
             with contextlib.suppress(Exception):
-                ask(storage, "engine stop")
+                stopped = ask(storage, "engine stop")
+                if stopped is not None:
+                    wait_for_exit(stopped["pid"])
             if storage.is_dir() and not wait_until_free(storage, 5.0):
                 pid = holder(storage).pid
                 if pid is not None and pid != os.getpid():

@@ -32,6 +32,8 @@ from subconscious_mcp.wire import MAX_LINE_BYTES, End, Wire
 
 # Nothing here is timed: a reply that takes longer than this does not come.
 PATIENCE = 60.0
+ENDING = 10.0
+"""How long what a test leaves running may take to end by itself."""
 
 HANDSHAKE = "2025-11-25"
 MODERN = "2026-07-28"
@@ -299,6 +301,12 @@ class Process(Lines):
     def close(self) -> int:
         self.close_input()
         return self.wait()
+
+    def end(self) -> None:
+        """Waits for a process whose input is closed; kills it if it does not end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.popen.wait(ENDING)
+        self.kill()
 
     def kill(self) -> None:
         self.close_input()
