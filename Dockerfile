@@ -20,7 +20,7 @@ ENV SUBCONSCIOUS_HOME=/data \
     SUBCONSCIOUS_MODELS_DIR=/opt/models \
     SUBCONSCIOUS_MODEL_DOWNLOAD=never \
     SUBCONSCIOUS_NAMESPACE=default
-USER memory
+USER 10001
 VOLUME /data
 # One client, one process: an engine would have nobody to share with.
 ENTRYPOINT ["/opt/subconscious-mcp/bin/subconscious-mcp", "serve"]
