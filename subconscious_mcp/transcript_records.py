@@ -25,10 +25,11 @@ _WHOLE_BYTES = 1024
 """A longer line is parsed only where it may hold text that counts."""
 _MOST_NODES = 150_000
 """Of JSON in a line: an object of each two bytes of a line would take more memory than there is."""
-_FOLLOWED = 1_500
+_FOLLOWED = 1_000
 """Lines that are followed from parent to parent. A turn of more is read in the order of the file,
 which is many times as fast and errs only where a rewound branch lies inside such a turn."""
 _SKIMMED = 2_500
+"""Lines that are parsed after those."""
 _MOST_ID_CHARS = 200
 _OVERLAP = 1_500
 """No token is longer: an id of most characters, each as an escape."""
@@ -40,6 +41,8 @@ _SPEAKERS = frozenset({"user", "assistant", "system", "attachment"})
 _LINKS = (b'"user"', b'"assistant"', b'"system"', b'"attachment"')
 _USER, _RESULT, _TEXT, _QUEUED = b'"user"', b'"tool_result"', b'"text"', b'"queued_command"'
 _STOPPED = b"[Request interrupted by user"
+_SAID = b'"user","content":'
+_RESULTS = (b'[{"tool_use_id"', b'[{"type":"tool_result"')
 
 _decode = json.JSONDecoder(strict=False).decode
 
@@ -94,30 +97,35 @@ class Lines:
             else:
                 return None
 
-    def skimmed(self, requests_only: Callable[[], bool]) -> Iterator[bytes]:
+    def skimmed(self, requests_only: Callable[[], bool], native: Callable[[], bool]) -> Iterator[bytes]:
         """Yields the lines before that may hold words of the user, or of both; `start` is not kept.
 
-        Many times as fast as line by line: a block is looked through at once.
+        Many times as fast as line by line: a block without such words is never split.
+
+        Args:
+            requests_only: Whether the words of the assistant do not count.
+            native: Whether lines are known to be written as Claude Code writes them.
         """
         while True:
-            lines = [*(self._block.split(b"\n") if self._block else ()), *self._lines]
-            self._block, self._lines, self.long = b"", [], False
-            if requests_only():
-                words = [
-                    line
-                    for line in lines
-                    if (_USER in line and (_RESULT not in line or _STOPPED in line)) or _QUEUED in line
-                ]
-            else:
-                words = [line for line in lines if _may_count(line)]
-            yield from reversed(words)
+            if self._block and not (native() and requests_only() and not _asks(self._block)):
+                self._lines = [*self._block.split(b"\n"), *self._lines]
+            self._block, self.long = b"", False
+            while self._lines:
+                only = requests_only()
+                counts = _may_ask if only else _may_count
+                places = [place for place, line in enumerate(self._lines) if counts(line)]
+                while places and requests_only() == only:
+                    place = places.pop()
+                    line = self._lines[place]
+                    del self._lines[place:]
+                    yield line
+                if requests_only() == only:
+                    self._lines = []
             if self._unread <= 0 and not self._pieces:
                 return
-            found = self._joined((_USER, _QUEUED) if requests_only() else (_USER, _QUEUED, _TEXT))
+            found = self._joined((_USER, _QUEUED, _TEXT))
             if found is not None and (self.long or _may_count(found)):
                 yield found
-            if self._block and not _holds(self._block, (_USER, _TEXT, _QUEUED)):
-                self._block = b""
 
     def _joined(self, tokens: Sequence[bytes]) -> bytes | None:
         """Reads a block; returns the line that ends in or behind it, if it is complete and holds a token."""
@@ -195,6 +203,21 @@ def _may_count(line: bytes) -> bool:
     return _TEXT in line or _USER in line or _QUEUED in line
 
 
+def _may_ask(line: bytes) -> bool:
+    """Returns whether a line may hold words of the user."""
+    return (_USER in line and (_RESULT not in line or _STOPPED in line)) or _QUEUED in line
+
+
+def _asks(block: bytes) -> bool:
+    """Returns whether one of the lines of Claude Code in a block may hold words of the user."""
+    at = block.rfind(_SAID)
+    while at >= 0:
+        if not block.startswith(_RESULTS, at + len(_SAID)):
+            return True
+        at = block.rfind(_SAID, 0, at)
+    return _STOPPED in block or _QUEUED in block
+
+
 def _aside(line: bytes) -> bool:
     return b'"isSidechain":true' in line or b'"isSidechain": true' in line
 
@@ -232,6 +255,7 @@ class Branch:
         self._file = file
         self._lines = Lines(file, os.fstat(file.fileno()).st_size)
         self._left = _FOLLOWED
+        self._native = True
         self.requests_only = False
 
     def __iter__(self) -> Iterator[Record]:
@@ -295,7 +319,7 @@ class Branch:
     def _skimmed(self) -> Iterator[Record]:
         """Yields what may count, in the order of the file."""
         left = _SKIMMED
-        for line in self._lines.skimmed(lambda: self.requests_only):
+        for line in self._lines.skimmed(lambda: self.requests_only, lambda: self._native):
             if _aside(line):
                 continue
             record = self._read(line)
@@ -309,9 +333,11 @@ class Branch:
         long = self._lines.long or (
             len(line) > 4 * _BLOCK_BYTES and sum(map(line.count, (b"{", b"[", b","))) > _MOST_NODES
         )
-        if long or (len(line) > _WHOLE_BYTES and not _may_count(line)):
-            return _outline(line, long)
-        return _parsed(line)
+        whole = not long and (len(line) <= _WHOLE_BYTES or _may_count(line))
+        record = _parsed(line) if whole else _outline(line, long)
+        if _SAID not in line and (_RESULT in line or (record is not None and record.get("type") == "user")):
+            self._native = False
+        return record
 
 
 def _begins(record: Record) -> bool:

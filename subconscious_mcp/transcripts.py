@@ -337,6 +337,7 @@ def _search(branch: Branch, last_message: str, injected: _Injected) -> tuple[str
             spare = request, outcome
         # The event's message answers the last request, and none before.
         turn = _Turn(interrupted=_stops_before(record))
+        branch.requests_only = False
     return spare
 
 

@@ -868,11 +868,19 @@ def test_a_request_too_large_to_read_keeps_its_outcome_to_itself(read) -> None:
 
 @pytest.mark.parametrize("ids", [True, False])
 @pytest.mark.parametrize("said", [True, False])
-def test_a_turn_of_many_lines_is_read_to_its_beginning(read, ids: bool, said: bool) -> None:
+@pytest.mark.parametrize("blocks", [True, False])
+@pytest.mark.parametrize("native", [True, False])
+def test_a_turn_of_many_lines_is_read_to_its_beginning(read, ids: bool, said: bool, blocks: bool, native: bool) -> None:
     transcript = exchange()
-    transcript.user(LATER.request)
+    content = [{"type": "image"}, {"text": LATER.request, "type": "text"}] if blocks else LATER.request
+    transcript.user(content)
     for _ in range(transcript_records._FOLLOWED):
         transcript.tool(text="On it with the next file.")
+    if not native:
+        # Another order of the keys, and no blanks.
+        transcript.lines = [
+            json.dumps(json.loads(line), sort_keys=True, separators=(",", ":")).encode() for line in transcript.lines
+        ]
     if not said:
         transcript.assistant(LATER.outcome)
     if not ids:
@@ -881,6 +889,24 @@ def test_a_turn_of_many_lines_is_read_to_its_beginning(read, ids: bool, said: bo
             for line in transcript.lines
         ]
     assert read(transcript, LATER.outcome if said else None) == LATER
+
+
+def test_an_interruption_far_behind_is_seen(read) -> None:
+    transcript = exchange()
+    transcript.user("Delete everything")
+    transcript.user("[Request interrupted by user]")
+    for _ in range(transcript_records._FOLLOWED):
+        transcript.tool(text="On it with the next file.")
+    assert read(transcript, "All is gone by now.") == PLAIN
+
+
+def test_a_message_queued_far_behind_is_seen(read) -> None:
+    transcript = exchange()
+    transcript.user(LATER.request)
+    transcript.line("attachment", attachment={"type": "queued_command", "prompt": "and one for tabs"})
+    for _ in range(transcript_records._FOLLOWED):
+        transcript.tool(text="On it with the next file.")
+    assert read(transcript, LATER.outcome) == Exchange(f"{LATER.request}\n\nand one for tabs", LATER.outcome)
 
 
 def test_much_noise_behind_the_exchange_is_passed(read) -> None:
