@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engines import PATIENT, PIPE, Windows, ask, hello_line
+from fakes import FakeEmbedder
 from interaction import PATIENCE, Process
 
-from subconscious_mcp import __version__, endpoint, pipe
+from subconscious_mcp import __version__, endpoint, engine, opening, pipe
+from subconscious_mcp.config import Resolved, resolve
+from subconscious_mcp.errors import StorageBusy, StorageError
 from subconscious_mcp.storage_lock import LOCK_FILE, StorageLock, holder, wait_until_free
 
 TASK = "Export the monthly sales report of the northern region"
@@ -369,6 +376,254 @@ def test_a_missing_model_is_told_by_each_call_and_found_once_it_is_there(windows
         assert "subconscious-mcp model install" in window.call("recall", {"task": TASK}).error
     (windows.folder / "once").touch()
     assert remember(window, TASK)
+
+
+# --- in this process
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """An engine that runs in this process takes the signals: they are given back."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Resolved:
+    """Settings of an engine in this process, with the fake embedder."""
+    monkeypatch.setattr(opening, "load_embedder", lambda config, progress=None: FakeEmbedder())
+    monkeypatch.setenv("SUBCONSCIOUS_STORAGE_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("SUBCONSCIOUS_NAMESPACE", "tests")
+    (tmp_path / "data").mkdir(mode=0o700)
+    return resolve()
+
+
+def meanwhile(running: engine.Engine, act: Callable[[], Any]) -> Any:
+    """Runs an engine on this thread, as its signals want it; returns what `act` returned on another."""
+    with ThreadPoolExecutor(1) as pool:
+
+        def acted() -> Any:
+            try:
+                return act()
+            finally:
+                running.stop()
+
+        result = pool.submit(acted)
+        running.run()
+        return result.result(PATIENCE)
+
+
+def said(folder: Path, line: bytes) -> list[dict[str, Any]]:
+    """Returns all that an engine says to a raw hello."""
+    found = endpoint.read(str(folder))
+    assert found is not None
+    with closing(endpoint.connect(found, PATIENCE)) as connection, connection.makefile("rb") as stream:
+        connection.sendall(line)
+        return [json.loads(answer) for answer in stream]
+
+
+def test_commands_are_answered_and_faults_are_told_without_their_texts(settings: Resolved, signals: None) -> None:
+    folder = settings.config.storage_dir
+    running = engine.Engine(folder, settings)
+
+    def act() -> None:
+        verb = {"hello": "verb", "env": dict(os.environ), "cwd": str(folder)}
+
+        def answer(**fields: Any) -> dict[str, Any]:
+            greeting, answer = said(folder, hello_line(**{**verb, **fields}))
+            assert greeting["engine"]["pid"] == os.getpid()
+            return answer
+
+        stored = answer(verb="remember", values={"task": TASK, "answer": "x"})["result"]
+        assert stored["payload"]["stored"] and stored["namespace"] == "tests"
+        found = answer(verb="recall", values={"task": TASK}, namespace="another")["result"]
+        assert (found["payload"]["hit"], found["namespace"]) == (False, "another")
+        assert answer(verb="engine status")["result"]["entries"] == 1
+        findings = {finding["check"]: finding for finding in answer(verb="doctor")["result"]["findings"]}
+        assert findings["memory.db"]["state"] == "ok"
+        assert answer(verb="recall", values={"task": " "})["error"]["kind"] == "InvalidArgument"
+        assert answer(verb="stats", namespace=" ")["error"]["message"].startswith("--namespace takes a name")
+        assert answer(verb="rekall")["error"]["message"] == "There is no verb 'rekall'."
+        for fields in ({}, {"verb": "recall", "values": {"secret": "secret"}}, {"verb": "recall", "values": 7}):
+            error = answer(**fields)["error"]
+            assert error["kind"] == "SubconsciousError" and "secret" not in error["message"]
+            assert error["message"].startswith("An internal error (")
+        assert answer(verb="engine stop")["result"] == {"stopping": True, "pid": os.getpid()}
+
+    meanwhile(running, act)
+    assert endpoint.read(str(folder)) is None
+    assert wait_until_free(folder, PATIENCE)
+
+
+def test_a_connection_that_cannot_be_accepted_now_is_accepted_later(
+    settings: Resolved, signals: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = settings.config.storage_dir
+    running = engine.Engine(folder, settings)
+    listener = running._listener
+    errors = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ECONNABORTED, "aborted")]
+
+    class Exhausted:
+        """The listener of a process that has no descriptor left for a while."""
+
+        fileno, close = listener.fileno, listener.close
+
+        def accept(self) -> Any:
+            if errors:
+                raise errors.pop()
+            return listener.accept()
+
+    running._listener = Exhausted()  # type: ignore[assignment]
+    assert meanwhile(running, lambda: ask(folder, "engine status"))["connections"] == 0
+    assert errors == []
+    assert "A connection could not be accepted: Too many open files." in caplog.text
+
+
+def test_an_engine_that_can_accept_no_connection_any_more_ends(
+    settings: Resolved, signals: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = settings.config.storage_dir
+    running = engine.Engine(folder, settings)
+    found = endpoint.read(str(folder))
+    assert found is not None
+    waiting = endpoint.connect(found, PATIENCE)
+    listener = running._listener
+
+    class Broken:
+        fileno, close = listener.fileno, listener.close
+
+        def accept(self) -> Any:
+            raise OSError(errno.ENOTSOCK, "not a socket")
+
+    running._listener = Broken()  # type: ignore[assignment]
+    running.run()
+    waiting.close()
+    assert "The engine cannot accept connections any more." in caplog.text
+    assert endpoint.read(str(folder)) is None
+    assert wait_until_free(folder, PATIENCE)
+
+
+def test_an_engine_that_cannot_say_where_it_is_ends(
+    settings: Resolved, signals: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine, "WATCH_SECONDS", 0.01)
+    folder = settings.config.storage_dir
+    running = engine.Engine(folder, settings)
+    (folder / "engine.json").unlink()
+    (folder / "engine.json.new").mkdir()
+    running.run()
+    assert "The engine cannot be found any more: Is a directory." in caplog.text
+    assert wait_until_free(folder, PATIENCE)
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+def test_an_engine_that_cannot_listen_or_be_found_gives_its_lock_free(
+    settings: Resolved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str
+) -> None:
+    folder = tmp_path / ("long " * 30) / "data"
+    folder.mkdir(parents=True)
+    if transport == "unix":
+        # No place is short enough for a socket.
+        monkeypatch.setattr("tempfile.tempdir", str(folder))
+        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    else:
+        (folder / "engine.json.new").mkdir()
+    resolved = replace(settings, config=replace(settings.config, engine_transport=transport))
+    with pytest.raises(StorageError, match="The engine cannot listen: "):
+        engine.Engine(folder, resolved)
+    assert endpoint.read(str(folder)) is None
+    StorageLock(folder, "tests").release()
+
+
+def test_an_engine_beside_one_that_listens_does_not_wait(settings: Resolved, signals: None) -> None:
+    folder = settings.config.storage_dir
+    running = engine.Engine(folder, settings)
+
+    def act() -> None:
+        with pytest.raises(StorageBusy, match=f"is in use by process {os.getpid()}"):
+            engine.Engine(folder, settings)
+
+    meanwhile(running, act)
+
+
+@pytest.mark.parametrize("held_by", [engine.COMMAND, "another command"])
+def test_an_engine_waits_for_the_lock_of_whoever_ends(
+    settings: Resolved, signals: None, monkeypatch: pytest.MonkeyPatch, held_by: str
+) -> None:
+    folder = settings.config.storage_dir
+    lock = StorageLock(folder, held_by)
+    # What an engine that was killed left behind leads nowhere.
+    endpoint.publish(str(folder), {"socket": str(folder / "engine" / "socket"), "pid": 1})
+    monkeypatch.setattr(engine, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "BUSY_SECONDS", 0.0)
+    with pytest.raises(StorageBusy):
+        engine.Engine(folder, settings)
+    monkeypatch.setattr(engine, "LOCK_SECONDS", PATIENCE)
+    monkeypatch.setattr(engine, "BUSY_SECONDS", PATIENCE)
+    looked = engine.holder
+
+    def look(folder: Path) -> Any:
+        found = looked(folder)
+        lock.release()
+        return found
+
+    monkeypatch.setattr(engine, "holder", look)
+    running = engine.Engine(folder, settings)
+    assert looked(folder).command == engine.COMMAND
+    running.stop()
+    running.run()
+    assert wait_until_free(folder, PATIENCE)
+
+
+def test_freed_memory_goes_back_once_in_each_time_of_quiet(
+    settings: Resolved, signals: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = engine.Engine(settings.config.storage_dir, settings)
+    trimmed = []
+    trim = engine._trim
+    monkeypatch.setattr(engine, "_trim", lambda: trimmed.append(trim()))
+    for quiet, times in ((False, 0), (True, 1), (True, 1), (False, 1), (True, 2)):
+        monkeypatch.setattr(engine, "TRIM_SECONDS", 0.0 if quiet else 1e9)
+        running._give_back()
+        assert len(trimmed) == times
+    running.stop()
+    running.run()
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_on_other_systems_there_is_nothing_to_give_back(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+    import ctypes
+
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.delattr(ctypes, "CDLL")
+    engine._trim()
+
+
+def test_a_library_without_the_call_gives_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ctypes
+
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    engine._trim()
+
+
+def test_the_memory_in_use_is_told_as_well_as_the_system_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = engine._resident_mb()
+    assert here is not None and here > 1
+
+    def unreadable(*_: object, **__: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", unreadable)
+    monkeypatch.setattr(sys, "platform", "linux")
+    peak = engine._resident_mb()
+    assert peak is not None and peak > 1
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert engine._resident_mb() == pytest.approx(peak / 1024, abs=1.0)
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert engine._resident_mb() is None
 
 
 # --- pieces

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -521,3 +523,269 @@ def test_what_a_raw_hello_line_lacks_ends_only_its_connection(windows: Windows) 
     assert ask(windows.storage, "engine status")["connections"] == 2
     silent.close()
     assert windows.engines() == 1
+
+
+# --- on systems that start processes otherwise
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["del os.posix_spawn", "def no(*a, **k): raise NotImplementedError\nos.posix_spawn = no"],
+    ids=["no posix_spawn", "not all of it"],
+)
+def test_an_engine_is_detached_where_it_is_started_as_a_subprocess(windows: Windows, change: str) -> None:
+    window = windows.open(pipe_change=change)
+    assert remember(window, TASK)
+    assert os.getsid(windows.engine_pid) == windows.engine_pid
+    assert window.close() == 0
+    assert ask(windows.storage, "engine status") is not None
+
+
+def test_a_client_that_ignores_the_end_of_its_children_is_served(windows: Windows) -> None:
+    # The pipe inherits that, and is never told how an engine ended.
+    code = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    window = windows.start("once() and os._exit(3)", command=[sys.executable, "-c", code, *CHANGED_PIPE])
+    window.handshake()
+    assert remember(window, TASK)
+    ask(windows.storage, "engine stop")
+    assert wait_until_free(windows.storage, PATIENCE)
+    assert recall(window, TASK)["hit"]
+    assert windows.engines() == 2
+    assert window.close() == 0
+
+
+def test_without_a_home_folder_each_call_says_so(windows: Windows) -> None:
+    window = windows.start(HOME="not absolute", unset=["SUBCONSCIOUS_HOME"])
+    window.handshake()
+    for _ in range(2):
+        assert "home folder" in window.call("stats", {}).error
+    assert window.close() != 0
+
+
+def test_a_client_that_reads_no_more_ends_its_pipe(windows: Windows) -> None:
+    with subprocess.Popen(
+        CHANGED_PIPE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=windows.environment()
+    ) as process:
+        assert process.stdin and process.stdout
+        process.stdout.close()
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": handshake_params("2025-11-25")}
+        process.stdin.write(json.dumps(ping).encode() + b"\n")
+        process.stdin.flush()
+        assert process.wait(PATIENCE) == 0
+
+
+def test_an_input_that_cannot_be_read_is_at_its_end(windows: Windows, tmp_path: Path) -> None:
+    with (tmp_path / "only written").open("w") as stdin:
+        done = subprocess.run(
+            CHANGED_PIPE, stdin=stdin, capture_output=True, env=windows.environment(), timeout=PATIENCE, check=False
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+# --- in this process
+
+
+class Engines:
+    """In the place of `pipe.Engine`: connections whose other ends are the test's."""
+
+    def __init__(self) -> None:
+        self.why = "none is there"
+        self.none = False
+        self.hellos: list[dict[str, Any]] = []
+        self.ends: list[socket.socket] = []
+
+    def reach(self, hello: dict[str, Any]) -> socket.socket | None:
+        self.hellos.append(hello)
+        if self.none:
+            return None
+        ours, theirs = socket.socketpair()
+        theirs.settimeout(PATIENCE)
+        self.ends.append(theirs)
+        return ours
+
+    def gone(self, hello: dict[str, Any]) -> socket.socket:
+        """As `reach`, to an engine that ends as soon as it has greeted."""
+        self.hellos.append(hello)
+        ours, theirs = socket.socketpair()
+        theirs.close()
+        return ours
+
+    def close(self) -> None:
+        for end in self.ends:
+            end.close()
+
+
+@pytest.fixture
+def engines() -> Iterator[Engines]:
+    opened = Engines()
+    yield opened
+    opened.close()
+
+
+def request_line(request_id: int, method: str = "tools/call") -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "method": method}).encode() + b"\n"
+
+
+def pumped(window: pipe.Pipe, engines: Engines, *replies: dict[str, Any]) -> None:
+    """Lets the present engine send its replies and end, and the pipe take note of that."""
+    end = engines.ends.pop()
+    end.sendall(b"".join(json.dumps(reply).encode() + b"\n" for reply in replies))
+    end.close()
+    connection = window._connection
+    assert connection is not None
+    window._pump(connection)
+    window._disconnected(connection)
+
+
+def written(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def test_what_an_engine_did_not_take_goes_to_the_next(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    window = pipe.Pipe(engines)  # type: ignore[arg-type]
+    assert window.connect()
+    engines.ends.pop().close()
+    connection = window._connection
+    assert connection is not None
+    # The pipe has not noticed yet.
+    window._from_client(request_line(1))
+    window._pump(connection)
+    window._disconnected(connection)
+    with monkeypatch.context() as patch:
+        patch.setattr(engines, "reach", engines.gone)
+        assert window.connect()
+        connection = window._connection
+        assert connection is not None
+        window._pump(connection)
+        window._disconnected(connection)
+    assert window.connect()
+    assert [hello["again"] for hello in engines.hellos] == [[], [1], [1]]
+    assert engines.ends[-1].recv(1000) == request_line(1)
+    reply = {"jsonrpc": "2.0", "id": 1, "result": {}}
+    pumped(window, engines, reply)
+    assert written(capfd) == [reply]
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_handshake_that_came_to_nothing_is_not_repeated(
+    engines: Engines, capfd: pytest.CaptureFixture[str], refused: bool
+) -> None:
+    window = pipe.Pipe(engines)  # type: ignore[arg-type]
+    window._from_client(request_line(1, "initialize"))
+    if refused:
+        assert window.connect()
+        assert engines.ends[-1].recv(1000) == request_line(1, "initialize")
+        pumped(window, engines, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no"}})
+    else:
+        engines.none = True
+        assert not window.connect()
+        window._fail(["1"], engines.why)
+        engines.none = False
+    (told,) = written(capfd)
+    assert told["id"] == 1
+    assert refused or "none is there" in error_of(told)
+    assert window.connect()
+    assert engines.hellos[-1]["repeated"] == 0 and engines.hellos[-1]["again"] == []
+    # The client may try another one, which is repeated when it has succeeded.
+    window._from_client(request_line(2, "initialize"))
+    pumped(window, engines, {"jsonrpc": "2.0", "id": 2, "result": {}})
+    assert window.connect()
+    assert engines.hellos[-1]["repeated"] == 1
+    assert engines.ends[-1].recv(1000) == request_line(2, "initialize")
+    # Its second reply is not for the client.
+    pumped(window, engines, {"jsonrpc": "2.0", "id": 2, "result": {}})
+    assert [message["id"] for message in written(capfd)] == [2]
+
+
+def test_what_is_cancelled_between_its_failure_and_its_answer_gets_none(
+    engines: Engines, capfd: pytest.CaptureFixture[str]
+) -> None:
+    window = pipe.Pipe(engines)  # type: ignore[arg-type]
+    window._from_client(request_line(1))
+    failed = list(window._waiting)
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    window._from_client(json.dumps(cancelled).encode() + b"\n")
+    window._fail(failed, "it ended")
+    assert written(capfd) == []
+
+
+def test_lines_behind_the_end_are_not_taken(engines: Engines) -> None:
+    window = pipe.Pipe(engines)  # type: ignore[arg-type]
+    assert window.connect()
+    window._client_ended()
+    window._from_client(request_line(1))
+    assert engines.ends[-1].recv(1000) == b""
+    # An engine that is gone by then makes no difference.
+    engines.ends[-1].close()
+    window._client_ended()
+    connection = window._connection
+    assert connection is not None
+    window._disconnected(connection)
+    assert window.connect()
+    assert engines.ends[-1].recv(1000) == b""
+
+
+def test_reaching_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipe, "START_SECONDS", 0.0)
+    engine = pipe.Engine(str(tmp_path), str(tmp_path))
+    assert engine.reach({"hello": "verb"}) is None
+    assert engine.why == f"no engine answered within 0 s, see {tmp_path}/logs/server.log"
+
+
+def test_without_locks_or_a_writable_folder_no_engine_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = pipe.Engine(str(tmp_path / "data"), str(tmp_path))
+
+    def no_locks(handle: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipe, "_lock", no_locks)
+        assert engine.reach({"hello": "verb"}) is None
+    assert engine.why == "the engine cannot be started: No locks available"
+    assert engine._start_lock is None
+    (tmp_path / "data" / "engine.start").unlink()
+    (tmp_path / "data" / "engine.start").mkdir()
+    assert engine.reach({"hello": "verb"}) is None
+    assert engine.why == "the engine cannot be started: Is a directory"
+
+
+def test_whoever_starts_an_engine_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    starting, waiting = (pipe.Engine(str(tmp_path), str(tmp_path)) for _ in range(2))
+    assert starting._started()
+    assert starting._start_lock is not None
+    looked = []
+
+    def listens(self: pipe.Engine, hello: dict[str, Any]) -> socket.socket | None:
+        looked.append(self._start_lock)
+        return socket.socket() if len(looked) > 3 else None
+
+    monkeypatch.setattr(pipe.Engine, "_greeted", listens)
+    connection = waiting.reach({"hello": "verb"})
+    assert connection is not None
+    connection.close()
+    # It never had the lock, so it has started nothing.
+    assert looked == [None] * 4
+    starting._release_start_lock()
+    assert waiting._started() and waiting._start_lock is not None
+    waiting._release_start_lock()
+
+
+def test_what_is_said_of_a_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUBCONSCIOUS_HOME", "relative")
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", "project")
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    said = pipe.surroundings()
+    assert said["cwd"] == str(folder)
+    assert said["env"]["SUBCONSCIOUS_HOME"] == f"{folder}/relative"
+    assert said["env"]["CLAUDE_PROJECT_DIR"] == f"{folder}/project"
+    folder.rmdir()
+    said = pipe.surroundings()
+    assert said["cwd"] == ""
+    assert said["env"]["SUBCONSCIOUS_HOME"] == "relative"
+    assert said["env"]["CLAUDE_PROJECT_DIR"] == "project"
