@@ -1,6 +1,6 @@
-"""`python -m subconscious_mcp` and the console script: the pipe, or a command.
+"""`python -m subconscious_mcp` and the console script: the pipe, a hook, or a command.
 
-A client starts it without arguments, and that way is kept short: nothing else is imported.
+A client starts it without arguments, or as a hook, and those ways are kept short: nothing else is imported.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ def main() -> int:
         from subconscious_mcp.pipe import run
 
         return run()
+    if sys.argv[1] == "hook":
+        from subconscious_mcp import hooks
+
+        return hooks.run(sys.argv[2:])
     from subconscious_mcp.cli import main as command_line
 
     return command_line()

@@ -6,16 +6,16 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from subconscious_mcp import __version__
-from subconscious_mcp.config import Resolved, namespace_name, project_dir, resolve, user_home
-from subconscious_mcp.errors import ConfigError, InvalidArgument, SubconsciousError, meaning
+from subconscious_mcp import __version__, ambient_commands
+from subconscious_mcp.config import resolve
+from subconscious_mcp.engine_client import ask_engine, derived_namespace
+from subconscious_mcp.errors import ConfigError, SubconsciousError, meaning
 from subconscious_mcp.heavy_imports import calm_numpy
-from subconscious_mcp.namespaces import Derived, derive
+from subconscious_mcp.terminal import add_command, console, model_progress, show, speak_utf8
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What this process writes is its user's business alone.
     os.umask(0o077)
     calm_numpy()
-    _speak_utf8()
+    speak_utf8()
     arguments = _parser().parse_args(sys.argv[1:] if argv is None else argv)
     try:
         return int(arguments.run(arguments))
@@ -55,13 +55,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _speak_utf8() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        # Under cp1252 or ASCII a star or a Chinese answer would be an error.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="replace")
-
-
 # --- the grammar
 
 
@@ -75,47 +68,39 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.set_defaults(run=_serve_or_print)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    serve = _add(commands, "serve", "serve MCP over stdio, in this process", _serve)
+    serve = add_command(commands, "serve", "serve MCP over stdio, in this process", _serve)
     serve.add_argument("--because", default="", help=argparse.SUPPRESS)
-    _add(commands, "demo", "try it: remember, recall a paraphrase, miss", _demo)
+    add_command(commands, "demo", "try it: remember, recall a paraphrase, miss", _demo)
     _add_verbs(commands)
     _add_model(commands)
     _add_engine(commands)
-    doctor = _add(commands, "doctor", "examine the storage directory and the model", _doctor)
+    ambient_commands.add_commands(commands)
+    doctor = add_command(commands, "doctor", "examine the storage directory and the model", _doctor)
     doctor.add_argument("--repair", action="store_true", help="mend what can be mended")
     doctor.add_argument("--compact", action="store_true", help="let deleted vectors leave the index's files")
     return parser
 
 
-def _add(commands: Any, name: str, about: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about.capitalize() + ".")
-    parser.set_defaults(run=run)
-    if name != "serve":
-        # SUPPRESS: `--json` before the command must not be undone by its absence behind it.
-        parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for programs")
-    return parser
-
-
 def _add_verbs(commands: Any) -> None:
-    remember = _add(commands, "remember", "store a task with its answer", _remember)
+    remember = add_command(commands, "remember", "store a task with its answer", _remember)
     remember.add_argument("task")
     remember.add_argument("answer", help="the answer; - reads it from standard input")
     remember.add_argument("--tag", action="append", default=[], metavar="TAG", help="a label; may be repeated")
     remember.add_argument("--ttl", type=int, metavar="SECONDS", help="lifetime")
     remember.add_argument("--skip-if-duplicate", action="store_true", help="store nothing if a similar task is there")
-    recall = _add(commands, "recall", "look up a task", _recall)
+    recall = add_command(commands, "recall", "look up a task", _recall)
     recall.add_argument("task")
     recall.add_argument("--threshold", type=float, help="least similarity of a hit, 0 to 1")
     recall.add_argument("--top-k", type=int, default=1, metavar="N", help="candidates to consider")
-    echo = _add(commands, "echo", "list the nearest tasks, without answers", _echo)
+    echo = add_command(commands, "echo", "list the nearest tasks, without answers", _echo)
     echo.add_argument("task")
     echo.add_argument("--top-k", type=int, default=5, metavar="N", help="entries to list")
     for parser in (recall, echo):
         parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="only entries with this label")
-    forget = _add(commands, "forget", "delete an entry and its text", _forget)
+    forget = add_command(commands, "forget", "delete an entry and its text", _forget)
     forget.add_argument("entry_id", metavar="ID")
-    stats = _add(commands, "stats", "count the entries, show the hit rate", _stats)
-    drift = _add(commands, "drift", "list answers that serve too broad a family of queries", _drift)
+    stats = add_command(commands, "stats", "count the entries, show the hit rate", _stats)
+    drift = add_command(commands, "drift", "list answers that serve too broad a family of queries", _drift)
     drift.add_argument("--min-hits", type=int, default=3, metavar="N")
     drift.add_argument("--min-spread", type=float, default=0.08, metavar="WIDTH")
     for parser in (remember, recall, echo, forget, stats, drift):
@@ -126,13 +111,13 @@ def _add_model(commands: Any) -> None:
     model = commands.add_parser("model", help="install, show or verify the embedding model")
     model.set_defaults(run=lambda _: model.print_help() or 0)
     actions = model.add_subparsers(title="commands", metavar="COMMAND")
-    install = _add(actions, "install", "fetch the model, verify and install it", _model_install)
+    install = add_command(actions, "install", "fetch the model, verify and install it", _model_install)
     install.add_argument(
         "--from", dest="from_path", type=Path, metavar="PATH", help="a folder or archive that holds it"
     )
     install.add_argument("--source", choices=("folder", "cache", "hub", "index"), help="use only this source")
-    status = _add(actions, "status", "show whether the model is installed", _model_status)
-    verify = _add(actions, "verify", "hash every file of the model again", _model_status)
+    status = add_command(actions, "status", "show whether the model is installed", _model_status)
+    verify = add_command(actions, "verify", "hash every file of the model again", _model_status)
     verify.set_defaults(rehash=True)
     for parser in (install, status, verify):
         parser.add_argument("--model", metavar="NAME", help="another model than the configured one")
@@ -142,9 +127,9 @@ def _add_engine(commands: Any) -> None:
     engine = commands.add_parser("engine", help="show, stop or read the log of the background engine")
     engine.set_defaults(run=lambda _: engine.print_help() or 0)
     actions = engine.add_subparsers(title="commands", metavar="COMMAND")
-    _add(actions, "status", "show the engine of the storage directory", _engine_status)
-    _add(actions, "stop", "end the engine; the next call starts one again", _engine_stop)
-    logs = _add(actions, "logs", "print the end of the log", _engine_logs)
+    add_command(actions, "status", "show the engine of the storage directory", _engine_status)
+    add_command(actions, "stop", "end the engine; the next call starts one again", _engine_stop)
+    logs = add_command(actions, "logs", "print the end of the log", _engine_logs)
     logs.add_argument("--lines", type=int, default=50, metavar="N", help="how many lines")
 
 
@@ -164,7 +149,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     try:
         resolved = resolve()
-        derived = _derived(resolved, None)
+        derived = derived_namespace(resolved, None)
     except ConfigError as error:
         # Serving goes on: a client shows its user what a tool replies, and nothing of this line.
         print(f"subconscious-mcp: {error}", file=sys.stderr)
@@ -179,7 +164,7 @@ def _print_config(arguments: argparse.Namespace) -> int:
     values = {name: (origin.value, origin.source) for name, origin in resolved.origins.items()}
     if resolved.config.namespace is None:
         # What the server here would use is what people ask for.
-        derived = _derived(resolved, None)
+        derived = derived_namespace(resolved, None)
         values["namespace"] = (derived.name, f"default ({derived.reason})")
     for warning in resolved.warnings:
         print(f"subconscious-mcp: {warning}", file=sys.stderr)
@@ -193,7 +178,7 @@ def _print_config(arguments: argparse.Namespace) -> int:
     from subconscious_mcp.tables import print_rows
 
     rows = [(name, "null" if value is None else str(value), source) for name, (value, source) in values.items()]
-    print_rows(_console(), ("setting", "value", "from"), rows)
+    print_rows(console(), ("setting", "value", "from"), rows)
     return 0
 
 
@@ -212,7 +197,7 @@ def _remember(arguments: argparse.Namespace) -> int:
     if arguments.ttl is not None:
         values["ttl_seconds"] = arguments.ttl
     done = _carry_out(arguments, "remember", values)
-    _show(arguments, done.payload, lambda console: tables.print_remembered(console, done.payload))
+    show(arguments, done.payload, lambda console: tables.print_remembered(console, done.payload))
     return 0
 
 
@@ -227,7 +212,7 @@ def _recall(arguments: argparse.Namespace) -> int:
     }
     done = _carry_out(arguments, "recall", values)
     threshold = done.threshold if arguments.threshold is None else arguments.threshold
-    _show(arguments, done.payload, lambda console: tables.print_recall(console, done.payload, threshold))
+    show(arguments, done.payload, lambda console: tables.print_recall(console, done.payload, threshold))
     return 0 if done.payload["hit"] else EXIT_MISS
 
 
@@ -236,7 +221,7 @@ def _echo(arguments: argparse.Namespace) -> int:
 
     values = {"task": arguments.task, "top_k": arguments.top_k, "tags": arguments.tag}
     done = _carry_out(arguments, "echo", values)
-    _show(arguments, done.payload, lambda console: tables.print_echoes(console, done.payload))
+    show(arguments, done.payload, lambda console: tables.print_echoes(console, done.payload))
     return 0
 
 
@@ -244,7 +229,7 @@ def _forget(arguments: argparse.Namespace) -> int:
     done = _carry_out(arguments, "forget", {"entry_id": arguments.entry_id})
     forgotten = done.payload["forgotten"]
     text = "forgotten" if forgotten else f"there is no such entry in namespace {done.namespace}"
-    _show(arguments, done.payload, lambda console: console.print(text, markup=False))
+    show(arguments, done.payload, lambda console: console.print(text, markup=False))
     return 0 if forgotten else EXIT_MISS
 
 
@@ -252,7 +237,7 @@ def _stats(arguments: argparse.Namespace) -> int:
     from subconscious_mcp import tables
 
     done = _carry_out(arguments, "stats", {})
-    _show(arguments, done.payload, lambda console: tables.print_stats(console, done.payload, done.namespace))
+    show(arguments, done.payload, lambda console: tables.print_stats(console, done.payload, done.namespace))
     return 0
 
 
@@ -261,7 +246,7 @@ def _drift(arguments: argparse.Namespace) -> int:
 
     values = {"min_hits": arguments.min_hits, "min_spread": arguments.min_spread}
     done = _carry_out(arguments, "drift", values)
-    _show(arguments, done.payload, lambda console: tables.print_drift(console, done.payload))
+    show(arguments, done.payload, lambda console: tables.print_drift(console, done.payload))
     return 0
 
 
@@ -279,14 +264,14 @@ def _carry_out(arguments: argparse.Namespace, verb: str, values: dict[str, Any])
     By the engine where one runs, which has the memory open already; else by this process.
     """
     resolved = resolve()
-    derived = _derived(resolved, arguments.namespace)
-    served = _ask_engine(resolved, verb, values, arguments.namespace)
+    derived = derived_namespace(resolved, arguments.namespace)
+    served = ask_engine(resolved, verb, values, arguments.namespace)
     if served is not None:
         return _Done(**served)
     from subconscious_mcp.opening import open_memory
     from subconscious_mcp.verbs import carry_out
 
-    with _model_progress() as progress:
+    with model_progress() as progress:
         memory = open_memory(resolved.config, command=f"subconscious-mcp {verb}", progress=progress)
         try:
             root = None if derived.root is None else str(derived.root)
@@ -296,58 +281,14 @@ def _carry_out(arguments: argparse.Namespace, verb: str, values: dict[str, Any])
             memory.close()
 
 
-def _ask_engine(
-    resolved: Resolved, verb: str, values: dict[str, Any], namespace: str | None = None
-) -> dict[str, Any] | None:
-    """Lets the engine carry out a verb; returns its result, or None where no engine runs.
-
-    Raises:
-        SubconsciousError: What the verb raised there.
-    """
-    from subconscious_mcp import errors, pipe
-
-    engine = pipe.Engine(str(resolved.config.storage_dir), str(resolved.config.home))
-    hello = {"hello": "verb", "verb": verb, "values": values, "namespace": namespace, **pipe.surroundings()}
-    connection = engine.reach(hello, start=False)
-    if connection is None:
-        return None
-    with connection, connection.makefile("rb") as stream:
-        line = stream.readline()
-    try:
-        answer = json.loads(line)
-    except ValueError:
-        raise errors.Closing("The engine ended during the command.", "Try again.") from None
-    if "error" in answer:
-        kind = getattr(errors, answer["error"]["kind"], SubconsciousError)
-        raise kind(answer["error"]["message"], answer["error"]["hint"])
-    result: dict[str, Any] = answer["result"]
-    return result
-
-
-def _derived(resolved: Resolved, asked: str | None) -> Derived:
-    if asked is not None:
-        try:
-            asked = namespace_name(asked)
-        except ValueError as takes:
-            raise InvalidArgument(f"--namespace takes {takes}.") from None
-    return derive(asked or resolved.config.namespace, project_dir(), user_home())
-
-
-def _show(arguments: argparse.Namespace, payload: Any, table: Callable[[Console], object]) -> None:
-    if getattr(arguments, "json", False):
-        print(json.dumps(payload, ensure_ascii=False))
-    else:
-        table(_console())
-
-
 # --- demo, model, doctor
 
 
 def _demo(arguments: argparse.Namespace) -> int:
     from subconscious_mcp import demo
 
-    with _model_progress() as progress:
-        seen = demo.run(resolve().config, _console(), progress, arguments.json)
+    with model_progress() as progress:
+        seen = demo.run(resolve().config, console(), progress, arguments.json)
     if arguments.json:
         print(json.dumps(seen, ensure_ascii=False))
     return 0 if seen["hit"]["hit"] and not seen["miss"]["hit"] else EXIT_PROBLEM
@@ -358,7 +299,7 @@ def _model_install(arguments: argparse.Namespace) -> int:
 
     config = resolve().config
     name = arguments.model or config.embedding_model
-    with _model_progress() as progress:
+    with model_progress() as progress:
         model_files.install(
             name, config.models_dir, source=arguments.source, from_path=arguments.from_path, progress=progress
         )
@@ -392,7 +333,7 @@ def _model_status(arguments: argparse.Namespace) -> int:
         if not status.installed:
             console.print(model_files.MANUAL_HINT, markup=False, soft_wrap=True)
 
-    _show(arguments, payload, table)
+    show(arguments, payload, table)
     return 0 if status.installed else EXIT_PROBLEM
 
 
@@ -401,16 +342,16 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from subconscious_mcp.errors import StorageBusy
 
     resolved = resolve()
-    engine = _ask_engine(resolved, "engine status", {})
+    engine = ask_engine(resolved, "engine status", {})
     if engine is not None and (arguments.repair or arguments.compact):
         raise StorageBusy(
             f"The engine (process {engine['pid']}) has the storage directory open.",
             "Run `subconscious-mcp engine stop` first; the next call of a client starts it again.",
         )
     findings = []
-    with _model_progress() as progress:
+    with model_progress() as progress:
         if engine is not None:
-            found = _ask_engine(resolved, "doctor", {}) or {"findings": []}
+            found = ask_engine(resolved, "doctor", {}) or {"findings": []}
             facts = f"process {engine['pid']}, {engine['connections']} connections, {engine['memory_mb']} MB"
             examined: Iterator[Finding] = iter(
                 [Finding("engine", "ok", facts), *(Finding(**finding) for finding in found["findings"])]
@@ -420,7 +361,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
         for finding in examined:
             findings.append(finding)
             if not arguments.json:
-                _print_finding(_console(), finding)
+                _print_finding(console(), finding)
     if arguments.json:
         print(json.dumps([{"check": f.check, "state": f.state, "detail": f.detail, "hint": f.hint} for f in findings]))
     return EXIT_PROBLEM if any(finding.state == "problem" for finding in findings) else 0
@@ -442,14 +383,14 @@ def _print_finding(console: Console, finding: Finding) -> None:
 def _engine_status(arguments: argparse.Namespace) -> int:
     from subconscious_mcp import tables
 
-    facts = _ask_engine(resolve(), "engine status", {})
+    facts = ask_engine(resolve(), "engine status", {})
     if facts is None:
-        _show(arguments, {"running": False}, lambda console: console.print("no engine is running"))
+        show(arguments, {"running": False}, lambda console: console.print("no engine is running"))
         return EXIT_PROBLEM
     models = ", ".join(f"{m['model']} ({'loaded' if m['loaded'] else 'loading'})" for m in facts["models"])
     rows = [(name.replace("_", " "), str(value)) for name, value in facts.items() if name != "models"]
     rows.append(("models", models or "none yet"))
-    _show(arguments, {"running": True, **facts}, lambda console: tables.print_rows(console, ("", ""), rows))
+    show(arguments, {"running": True, **facts}, lambda console: tables.print_rows(console, ("", ""), rows))
     return 0
 
 
@@ -457,13 +398,13 @@ def _engine_stop(arguments: argparse.Namespace) -> int:
     from subconscious_mcp import storage_lock
 
     resolved = resolve()
-    facts = _ask_engine(resolved, "engine stop", {})
+    facts = ask_engine(resolved, "engine stop", {})
     if facts is None:
-        _show(arguments, {"stopped": False}, lambda console: console.print("no engine is running"))
+        show(arguments, {"stopped": False}, lambda console: console.print("no engine is running"))
         return 0
     # It has ended when its lock is free.
     storage_lock.wait_until_free(resolved.config.storage_dir)
-    _show(arguments, {"stopped": True, **facts}, lambda console: console.print(f"stopped process {facts['pid']}"))
+    show(arguments, {"stopped": True, **facts}, lambda console: console.print(f"stopped process {facts['pid']}"))
     return 0
 
 
@@ -482,52 +423,3 @@ def _engine_logs(arguments: argparse.Namespace) -> int:
     else:
         sys.stdout.writelines(lines)
     return 0
-
-
-# --- the terminal
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    # highlight=False: colours only where they mean something. Off a terminal nothing is cut.
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
-
-
-@contextmanager
-def _model_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Shows downloads on standard error: a bar on a terminal, else a line for each."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    bars: Any = None
-    tasks: dict[str, Any] = {}
-
-    def tell(what: str, done: int, total: int) -> None:
-        nonlocal bars
-        if not console.is_terminal:
-            if what not in tasks:
-                tasks[what] = None
-                console.print(f"{what}", markup=False)
-            return
-        if bars is None:
-            from rich import progress
-
-            bars = progress.Progress(
-                progress.TextColumn("{task.description}", markup=False),
-                progress.BarColumn(),
-                progress.DownloadColumn(),
-                progress.TransferSpeedColumn(),
-                progress.TimeRemainingColumn(),
-                console=console,
-            )
-            bars.start()
-        if what not in tasks:
-            tasks[what] = bars.add_task(what, total=total or None)
-        bars.update(tasks[what], completed=done, total=total or None)
-
-    try:
-        yield tell
-    finally:
-        if bars is not None:
-            bars.stop()

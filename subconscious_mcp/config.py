@@ -13,14 +13,13 @@ from typing import Any
 
 from subconscious_mcp import locate
 from subconscious_mcp.errors import ConfigError
-from subconscious_mcp.locate import ENV_PREFIX
+from subconscious_mcp.locate import ENV_PREFIX, namespace_name
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MODEL_DOWNLOAD_CHOICES = ("auto", "never")
 MAX_TTL_SECONDS = 100 * 365 * 86_400
 """One hundred years: beyond it a number is a mistake, and sums of times stay exact."""
 
-MAX_NAMESPACE_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,21 +167,6 @@ def _model_download(raw: Any) -> str:
         return "auto" if _boolean(raw) else "never"
     except ValueError:
         return _choice(*MODEL_DOWNLOAD_CHOICES)(raw)
-
-
-def namespace_name(raw: Any) -> str:
-    """Checks a namespace's name: 1 to 200 characters, none of them a control character.
-
-    Raises:
-        ValueError: Says what a name takes.
-    """
-    takes = f"a name of 1 to {MAX_NAMESPACE_CHARS} characters without control characters"
-    if not isinstance(raw, str):
-        raise ValueError(takes)
-    name = raw.strip()
-    if not 1 <= len(name) <= MAX_NAMESPACE_CHARS or not name.isprintable():
-        raise ValueError(takes)
-    return name
 
 
 @dataclass(frozen=True, slots=True)

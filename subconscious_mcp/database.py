@@ -20,7 +20,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from subconscious_mcp.errors import StorageBusy, StorageDamaged, StorageError, StorageFull
+from subconscious_mcp.errors import InvalidArgument, StorageBusy, StorageDamaged, StorageError, StorageFull
 from subconscious_mcp.exact_search import as_stored
 from subconscious_mcp.namespaces import short_hash
 from subconscious_mcp.records import Entry, Kind, Namespace, NewEntry
@@ -205,11 +205,11 @@ class Database:
             root: The project's folder for a derived name, else None.
         """
         with self._write_lock:
-            found = self._find_namespace(name, root)
+            found = self.find_namespace(name, root)
             if found is not None:
                 return found
             own, number = name, 1
-            while root is not None and self._read("SELECT 1 FROM namespaces WHERE name = ?", (own,)):
+            while root is not None and self.find_namespace(own, None) is not None:
                 # Somebody may have asked for the very name with the hash.
                 own = f"{name}-{short_hash(root)}" + (f"-{number}" if number > 1 else "")
                 number += 1
@@ -218,18 +218,65 @@ class Database:
                     "INSERT INTO namespaces (name, root, created_at) VALUES (?, ?, ?)",
                     (own, _root_as_stored(root), time.time()),
                 )
-            registered = self._find_namespace(own, root)
+            registered = self.find_namespace(own, root)
             if registered is None:  # pragma: no cover - the insert above would have raised
                 raise StorageError(f"The namespace {own!r} could not be registered.")
             return registered
 
-    def _find_namespace(self, name: str, root: str | None) -> Namespace | None:
-        if root is not None:
-            rows = self._read("SELECT key, name, root FROM namespaces WHERE root = ?", (_root_as_stored(root),))
-        else:
-            # Whoever asks for a name gets what bears it, a project's namespace too.
-            rows = self._read("SELECT key, name, root FROM namespaces WHERE name = ?", (name,))
+    def find_namespace(self, name: str, root: str | None) -> Namespace | None:
+        """Returns the namespace of a root, or that of a name where there is none; None if it is not known."""
+        # Whoever asks for a name gets what bears it, a project's namespace too.
+        column, wanted = ("name", name) if root is None else ("root", _root_as_stored(root))
+        rows = self._read(
+            f"SELECT key, name, root FROM namespaces WHERE {column} = ? UNION ALL SELECT n.key, n.name, n.root"
+            f" FROM merged m JOIN namespaces n ON n.key = m.namespace WHERE m.{column} = ?",
+            (wanted, wanted),
+        )
         return _namespace(*rows[0]) if rows else None
+
+    def rename_namespace(self, namespace: Namespace, name: str) -> None:
+        """Gives a namespace another name.
+
+        Raises:
+            InvalidArgument: Another namespace bears it.
+        """
+        with self._write_lock:
+            known = self.find_namespace(name, None)
+            if known is not None and known.key != namespace.key:
+                raise InvalidArgument(
+                    f"There is a namespace {name!r} already.", "Merge the two, or choose another name."
+                )
+            with self._transaction() as write:
+                write.execute("DELETE FROM merged WHERE name = ? AND root IS NULL", (name,))
+                write.execute("UPDATE merged SET name = NULL WHERE name = ?", (name,))
+                write.execute("UPDATE namespaces SET name = ? WHERE key = ?", (name, namespace.key))
+
+    def merge_namespaces(self, source: Namespace, into: Namespace) -> int:
+        """Moves all entries of a namespace into another, which then serves its project too.
+
+        The vector index follows when it is opened the next time.
+
+        Returns:
+            How many entries were moved.
+        """
+        if source.key == into.key:
+            raise InvalidArgument("A namespace cannot be merged into itself.")
+        with self._transaction() as write:
+            keys = (into.key, source.key)
+            moved = write.execute("UPDATE entries SET namespace = ? WHERE namespace = ?", keys).rowcount
+            write.execute("UPDATE recalls SET namespace = ? WHERE namespace = ?", keys)
+            write.execute(
+                "UPDATE namespaces SET last_hit_at = (SELECT max(last_hit_at) FROM namespaces WHERE key IN (?, ?))"
+                " WHERE key = ?",
+                (source.key, into.key, into.key),
+            )
+            write.execute("UPDATE merged SET namespace = ? WHERE namespace = ?", (into.key, source.key))
+            write.execute("DELETE FROM namespaces WHERE key = ?", (source.key,))
+            write.execute(
+                "INSERT INTO merged (name, root, namespace) VALUES (?, ?, ?)",
+                (source.name, _root_as_stored(source.root), into.key),
+            )
+        return moved
 
     def namespaces(self) -> list[tuple[Namespace, int]]:
         """Returns every namespace with its number of stored entries, by name."""
@@ -238,6 +285,15 @@ class Database:
             "FROM namespaces n ORDER BY n.name"
         )
         return [(_namespace(key, name, root), count) for key, name, root, count in rows]
+
+    def namespaces_by_kind(self) -> list[tuple[Namespace, dict[str, int]]]:
+        """Returns every namespace, by name, with its number of stored entries of each kind."""
+        found = [(namespace, dict[str, int]()) for namespace, _ in self.namespaces()]
+        counts = {namespace.key: kinds for namespace, kinds in found}
+        for key, kind, count in self._read("SELECT namespace, kind, count(*) FROM entries GROUP BY namespace, kind"):
+            if key in counts:
+                counts[key][kind] = count
+        return found
 
     # --- entries
 
@@ -389,6 +445,14 @@ class Database:
             f"SELECT {_COLUMNS} FROM entries e WHERE e.id = ? AND e.namespace = ?", (entry_id, namespace.key)
         )
         return _entry(rows[0]) if rows else None
+
+    def namespace_of(self, entry_id: str) -> Namespace | None:
+        """Returns the namespace that an entry is in, or None where there is no such entry."""
+        rows = self._read(
+            "SELECT n.key, n.name, n.root FROM entries e JOIN namespaces n ON n.key = e.namespace WHERE e.id = ?",
+            (entry_id,),
+        )
+        return _namespace(*rows[0]) if rows else None
 
     def entries(self, keys: Sequence[int]) -> dict[int, Entry]:
         """Returns the entries with these keys; keys that are gone are left out."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from subconscious_mcp.errors import StorageError
 from subconscious_mcp.namespaces import DEFAULT, file_part
+from subconscious_mcp.redaction import redact
 
 MAX_QUERY_CHARS = 1000
 """Longer queries are cut: the log tells phrasings apart, it does not keep texts."""
@@ -86,7 +88,7 @@ class EchoLog:
         text = json.dumps(
             {
                 "ts": round(line.at, 3),
-                "query": self._cut(line.query),
+                "query": self._cut(redact(line.query)),
                 "entry_id": line.entry_id,
                 "similarity": line.similarity,
                 "hit": line.hit,
@@ -118,7 +120,8 @@ class EchoLog:
         A recall that missed just before its task was remembered holds the same words, so the
         texts count as well as the id. Damaged lines go too: they may hold anything.
         """
-        plain = [_plain(text) for text in texts]
+        # As they were asked for, and as the log writes them.
+        plain = [_plain(each) for text in texts for each in dict.fromkeys((text, redact(text)))]
 
         def keeps(line: EchoLine) -> bool:
             return line.entry_id != entry_id and not any(_shares(line.query, text) for text in plain)
@@ -137,6 +140,19 @@ class EchoLog:
         except OSError:
             return None
         return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+    def move_to(self, path: Path) -> None:
+        """Appends the log to another one and removes it."""
+        with self._lock, _Translated(path):
+            if not self.path.is_file() or self.path == path:
+                return
+            if not path.exists():
+                self.path.replace(path)
+                return
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "ab") as out, self.path.open("rb") as file:
+                out.write(b"" if _ends_in_newline(path) else b"\n")
+                shutil.copyfileobj(file, out)
+            self.path.unlink()
 
     def drop_damaged(self) -> None:
         """Removes the lines that cannot be read."""

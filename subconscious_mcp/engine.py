@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from subconscious_mcp import __version__, endpoint
-from subconscious_mcp.config import Resolved, namespace_name, project_dir, resolve, user_home
+from subconscious_mcp.config import Resolved, project_dir, resolve, user_home
 from subconscious_mcp.errors import ConfigError, InvalidArgument, StorageBusy, StorageError, SubconsciousError, meaning
 from subconscious_mcp.heavy_imports import calm_numpy
 from subconscious_mcp.host import Host
-from subconscious_mcp.locate import ENV_PREFIX
+from subconscious_mcp.locate import ENV_PREFIX, namespace_name
 from subconscious_mcp.logs import log_to_file
 from subconscious_mcp.namespaces import Derived, derive
 from subconscious_mcp.storage_lock import LOCK_FILE, StorageLock, holder

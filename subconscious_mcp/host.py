@@ -24,6 +24,7 @@ from subconscious_mcp.storage_lock import StorageLock
 from subconscious_mcp.wire import End, Wire
 
 if TYPE_CHECKING:
+    from subconscious_mcp.ingest import Ingester
     from subconscious_mcp.memory import Memory
     from subconscious_mcp.opening import SharedMemory
     from subconscious_mcp.session import Session
@@ -35,6 +36,11 @@ SDK_IDLE_SECONDS = 1.0
 processor time, and a call that comes meanwhile takes twice as long."""
 CHROMA_IDLE_SECONDS = 3.0
 """The same for Chroma, behind the SDK; see `LocalStore.start_indexing`."""
+
+INGEST_IDLE_SECONDS = 0.3
+"""The same for each episode of the inbox, which takes a few milliseconds to embed."""
+INBOX_SECONDS = 10.0
+"""How long to wait for an inbox that a hook or another program has locked."""
 
 
 class Host:
@@ -54,6 +60,7 @@ class Host:
         self._sdk_wanted = threading.Event()
         self._sdk_there = threading.Event()
         self._wires: set[Wire] = set()
+        self._ingester: Ingester | None = None
         self._wires_lock = threading.Lock()
         self.last_line = time.monotonic()
 
@@ -78,12 +85,23 @@ class Host:
         self._memory.set_result(memory)
         if warm is not None:
             memory.warm(warm)
+            self._follow_inbox(memory, warm)
         while not self._sdk_wanted.wait(0.1):
             if self.quiet_seconds() >= SDK_IDLE_SECONDS:
                 break
         with one_at_a_time:
             import subconscious_mcp.sdk_session  # noqa: F401
         self._sdk_there.set()
+
+    def _follow_inbox(self, memory: SharedMemory, config: Config) -> None:
+        from subconscious_mcp.inbox import Inbox
+        from subconscious_mcp.ingest import Ingester
+
+        inbox = Inbox(str(self._storage_dir), wait_seconds=INBOX_SECONDS)
+        self._ingester = Ingester(
+            inbox, lambda: memory.get(config), lambda: self.quiet_seconds() >= INGEST_IDLE_SECONDS
+        )
+        self._ingester.start()
 
     def quiet_seconds(self) -> float:
         """Returns how long ago the last line of any client came."""
@@ -163,4 +181,6 @@ class Host:
             if self._lock is not None:
                 self._lock.release()
             return
+        if self._ingester is not None:
+            self._ingester.close()
         memory.close()

@@ -165,8 +165,27 @@ class LocalStore:
     def namespace(self, name: str, root: str | None) -> Namespace:
         return self.database.namespace(name, root)
 
+    def find_namespace(self, name: str) -> Namespace | None:
+        return self.database.find_namespace(name, None)
+
+    def namespaces(self) -> list[tuple[Namespace, dict[str, int]]]:
+        return self.database.namespaces_by_kind()
+
+    def rename_namespace(self, namespace: Namespace, name: str) -> None:
+        self.database.rename_namespace(namespace, name)
+
+    def merge_namespaces(self, source: Namespace, into: Namespace) -> int:
+        with self._sets_lock:
+            moved = self.database.merge_namespaces(source, into)
+            # Loaded anew with what came; the index finds out when it is opened the next time.
+            self._sets.clear()
+        return moved
+
     def entry(self, namespace: Namespace, entry_id: str) -> Entry | None:
         return self.database.entry(namespace, entry_id)
+
+    def namespace_of(self, entry_id: str) -> Namespace | None:
+        return self.database.namespace_of(entry_id)
 
     def count(self, namespace: Namespace, kinds: Sequence[Kind], now: float) -> int:
         return self.database.count(namespace, kinds, now)

@@ -1,7 +1,7 @@
-"""Where the data lies and whether an engine is wanted: all that the pipe needs of the settings.
+"""Where the data lies and whether an engine is wanted: all that pipe and hooks need of the settings.
 
-Apart from `config` because the pipe starts with every window of every client and imports next to
-nothing. `config` uses the same functions, so the two cannot disagree.
+Apart from `config` because pipes and hooks start with every window and every session of a client
+and import next to nothing. `config` uses the same functions, so the two cannot disagree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 ENV_PREFIX = "SUBCONSCIOUS_"
+ON_WORDS = ("1", "true", "yes", "on")
 OFF_WORDS = ("0", "false", "no", "off")
+MAX_NAMESPACE_CHARS = 200
 
 
 def home_folder(environ: Mapping[str, str]) -> str:
@@ -83,3 +85,60 @@ def engine_wanted(environ: Mapping[str, str], written: Mapping[str, Any]) -> boo
     given = environ.get(ENV_PREFIX + "ENGINE", "").strip().lower()
     value = given or written.get("engine", True)
     return str(value).strip().lower() not in OFF_WORDS
+
+
+def namespace_name(raw: Any) -> str:
+    """Checks a namespace's name: 1 to 200 characters, none of them a control character.
+
+    Raises:
+        ValueError: Says what a name takes.
+    """
+    takes = f"a name of 1 to {MAX_NAMESPACE_CHARS} characters without control characters"
+    if not isinstance(raw, str):
+        raise ValueError(takes)
+    name = raw.strip()
+    if not 1 <= len(name) <= MAX_NAMESPACE_CHARS or not name.isprintable():
+        raise ValueError(takes)
+    return name
+
+
+def capture_wanted(environ: Mapping[str, str], home: str, written: Mapping[str, Any]) -> bool:
+    """Returns whether sessions may be captured: whatever is not clearly a yes is a no.
+
+    A config.json that cannot be read is taken for a no if it says anything of capture.
+    """
+    given = environ.get(ENV_PREFIX + "CAPTURE_ENABLED", "").strip()
+    if not given and "capture_enabled" not in written:
+        try:
+            with open(os.path.join(home, "config.json"), "rb") as file:  # noqa: PTH118
+                return bool(written) or b"capture_enabled" not in file.read().replace(b"\0", b"")
+        except OSError:
+            return True
+    value = given or written["capture_enabled"]
+    return value is True or str(value).strip().lower() in ON_WORDS
+
+
+def asked_namespace(environ: Mapping[str, str], written: Mapping[str, Any]) -> str | None:
+    """Returns the namespace that the settings ask for, or None to derive it from the project."""
+    for value in (environ.get(ENV_PREFIX + "NAMESPACE", "").strip() or None, written.get("namespace")):
+        if value is not None:
+            try:
+                return namespace_name(value)
+            except ValueError:
+                return None
+    return None
+
+
+def project_folder(environ: Mapping[str, str], said: str) -> str:
+    """Returns the folder whose project a hook is about: what the client says, else the working one.
+
+    Its environment comes before the event (`said`), because a session may have changed its folder.
+    """
+    given = environ.get("CLAUDE_PROJECT_DIR", "").strip() or said
+    if given:
+        return given
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        # It was deleted: it is nobody's project any more.
+        return os.sep

@@ -16,20 +16,22 @@ from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 
+from subconscious_mcp.redaction import redact
+
 MAX_BYTES = 2_000_000
 BACKUPS = 3
 _OWN = "subconscious_mcp"
 
 
 class _Discreet(logging.Formatter):
-    """Writes our own messages, of other libraries' only the template, of errors no message."""
+    """Writes our own messages, of other libraries' only the template, of errors no message; no secret of any."""
 
     def format(self, record: logging.LogRecord) -> str:
         # A copy: another handler may have left an exception's message in `exc_text`, and must not find ours.
         shown = {**record.__dict__, "exc_text": None}
         if record.name.partition(".")[0] != _OWN:
             shown |= {"args": (), "msg": str(record.msg)[:200]}
-        return super().format(logging.makeLogRecord(shown))
+        return redact(super().format(logging.makeLogRecord(shown)))
 
     def formatException(
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]

@@ -16,18 +16,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from subconscious_mcp import drift
 from subconscious_mcp.config import MAX_TTL_SECONDS, Config
 from subconscious_mcp.echo_log import EchoLine, EchoLog, log_file
 from subconscious_mcp.embedding import Embedder
 from subconscious_mcp.errors import InvalidArgument, SubconsciousError
+from subconscious_mcp.inbox import Episode, Inbox, seconds_of
+from subconscious_mcp.locate import namespace_name
 from subconscious_mcp.records import (
     CURATED,
     SENSED,
     DriftReport,
     Echoes,
+    Kind,
     Namespace,
+    Near,
     NewEntry,
     Recall,
     Remembered,
@@ -48,6 +53,15 @@ MAX_ID_CHARS = 200
 MAX_TAGS = 50
 MAX_TAG_CHARS = 200
 MAX_TOP_K = 100
+
+PROMPT_HITS = 2
+PROMPT_EPISODES = 2
+EPISODE_THRESHOLD = 0.6
+"""Similarity from which an episode is about the same thing as a prompt. Source: of pairs of requests on
+one topic MiniLM puts most above it, of unrelated ones none; see validation/."""
+INBOX_SECONDS = 10.0
+"""How long the engine waits for a locked inbox."""
+_SESSION = "session:"
 
 _PURGE_SECONDS = 30.0
 """How often a write looks for expired entries."""
@@ -109,6 +123,7 @@ class Memory:
         self._embedder_lock = threading.Lock()
         self._echo_logs: dict[Path, EchoLog] = {}
         self._embedding_again: threading.Thread | None = None
+        self._inbox = Inbox(str(folder), wait_seconds=INBOX_SECONDS)
         self._bookkeeper = _Bookkeeper()
         self._closing = threading.Event()
         self._next_purge = 0.0
@@ -291,9 +306,110 @@ class Memory:
         # The log first: a kill between the two leaves an entry that can be forgotten again. And
         # once more behind, for a recall that hit it meanwhile.
         self._clean_log(scope, entry.id, [entry.task, entry.answer])
+        if entry.kind == "episode" and entry.source.startswith(_SESSION):
+            # Else the next session would be told of it again.
+            self._inbox.remove([entry.source.removeprefix(_SESSION)])
         gone = self.store.forget(scope.namespace, entry_id, request=scope.request)
         self._clean_log(scope, entry.id, [entry.task, entry.answer])
         return gone is not None
+
+    # --- episodes
+
+    def keep_episode(self, episode: Episode) -> None:
+        """Turns an episode of the inbox into an entry, in place of what its session left before.
+
+        May be done again for the same episode, after a kill say: there is one entry in the end.
+
+        Raises:
+            SubconsciousError: It is no entry now; the episode stays in the inbox.
+        """
+        embedder = self.embedder()
+        vector = embedder.embed_query(episode.request)
+        namespace = self.store.namespace(episode.namespace, episode.root)
+        entry_id = episode_entry_id(episode.session_id)
+        self._forget_anywhere(entry_id)
+        entry = NewEntry(
+            id=entry_id,
+            kind="episode",
+            task=episode.request,
+            answer=episode.outcome,
+            created_at=seconds_of(episode.ts),
+            source=f"{_SESSION}{episode.session_id}",
+        )
+        self.store.add(namespace, entry, embedder.fingerprint, vector)
+
+    def forget_episodes(self, session_ids: Sequence[str]) -> int:
+        """Deletes the episodes of sessions, from the inbox and from memory; returns how many there were."""
+        removed = self._inbox.remove(session_ids)
+        entries = sum(self._forget_anywhere(episode_entry_id(session_id)) for session_id in session_ids)
+        return max(removed, entries)
+
+    def _forget_anywhere(self, entry_id: str) -> bool:
+        """Deletes an entry wherever it is, and what its namespace's log says of it."""
+        namespace = self.store.namespace_of(entry_id)
+        if namespace is None:
+            return False
+        entry = self.store.entry(namespace, entry_id)
+        if entry is None:
+            return False
+        path = log_file(self._folder, namespace.name)
+        echo_log = self._echo_logs.get(path) or EchoLog(path, 1 << 40)
+        self._bookkeeper.flush()
+        echo_log.forget(entry_id, [entry.task, entry.answer])
+        return self.store.forget(namespace, entry_id) is not None
+
+    def near(self, scope: Scope, task: str) -> tuple[list[Near], list[Near]]:
+        """Returns remembered tasks that would be hits, and episodes about something alike.
+
+        Not logged and no part of the hit rate: nobody asked.
+        """
+        checked_text("task", task, MAX_TASK_CHARS)
+        embedder = self.embedder()
+        vector = embedder.embed_query(task)
+        now = self._clock()
+
+        def above(kinds: Sequence[Kind], least: float, most: int) -> list[Near]:
+            found = self.store.nearest(scope.namespace, kinds, embedder.fingerprint, vector, most, now=now)
+            return [near for near in found if near.similarity >= least]
+
+        return above(CURATED, scope.threshold, PROMPT_HITS), above(("episode",), EPISODE_THRESHOLD, PROMPT_EPISODES)
+
+    # --- namespaces
+
+    def namespaces(self) -> list[dict[str, Any]]:
+        """Returns every namespace with its folder and its number of entries of each kind."""
+        return [
+            {"name": namespace.name, "root": namespace.root, "entries": kinds}
+            for namespace, kinds in self.store.namespaces()
+        ]
+
+    def rename_namespace(self, name: str, new: str) -> None:
+        """Gives a namespace, and its log, another name.
+
+        Raises:
+            InvalidArgument: There is no such namespace, or another bears the new name.
+        """
+        namespace = self._known_namespace(name)
+        new = checked_namespace(new)
+        self.store.rename_namespace(namespace, new)
+        EchoLog(log_file(self._folder, namespace.name), 1 << 40).move_to(log_file(self._folder, new))
+
+    def merge_namespaces(self, name: str, into: str) -> int:
+        """Moves all entries of a namespace into another, and its log; returns how many entries.
+
+        Raises:
+            InvalidArgument: One of the two is not known, or they are the same.
+        """
+        source, target = self._known_namespace(name), self._known_namespace(into)
+        moved = self.store.merge_namespaces(source, target)
+        EchoLog(log_file(self._folder, source.name), 1 << 40).move_to(log_file(self._folder, target.name))
+        return moved
+
+    def _known_namespace(self, name: str) -> Namespace:
+        found = self.store.find_namespace(checked_namespace(name))
+        if found is None:
+            raise InvalidArgument(f"There is no namespace {name!r}.", "`subconscious-mcp namespace list` shows them.")
+        return found
 
     def _clean_log(self, scope: Scope, entry_id: str, texts: Sequence[str]) -> None:
         self._bookkeeper.flush()
@@ -411,7 +527,24 @@ class _Bookkeeper:
             thread.join()
 
 
+def episode_entry_id(session_id: str) -> str:
+    """Returns the id of the entry that a session's episode becomes: the same each time."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"subconscious-mcp:{_SESSION}{session_id}"))
+
+
 # --- arguments
+
+
+def checked_namespace(name: str) -> str:
+    """Returns a namespace's name without blanks around it.
+
+    Raises:
+        InvalidArgument: It is none.
+    """
+    try:
+        return namespace_name(name)
+    except ValueError as takes:
+        raise InvalidArgument(f"A namespace takes {takes}.") from None
 
 
 def checked_text(name: str, text: str, most: int) -> str:

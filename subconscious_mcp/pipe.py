@@ -150,7 +150,7 @@ class Engine:
                 # started an engine.
                 self._take_start_lock()
                 return True
-            self._child = _spawn(self.folder, self.home)
+            self._child = spawn(self.folder, self.home)
         except OSError as error:
             self.why = f"the engine cannot be started: {error.strerror or error}"
             return False
@@ -239,7 +239,7 @@ main(sys.argv[2], sys.argv[3])
 """
 
 
-def _spawn(folder: str, home: str) -> int:
+def spawn(folder: str, home: str) -> int:
     """Starts a detached engine: own session, no stdio of ours, not this folder's modules."""
     package = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     command = [sys.executable, "-c", _START_ENGINE, "subconscious-mcp-engine", folder, home, package]

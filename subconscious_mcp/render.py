@@ -97,6 +97,11 @@ def forget_payload(forgotten: bool) -> Payload:
     return {"forgotten": forgotten}
 
 
+def near_payload(near: Near) -> Payload:
+    """What stands beside a prompt: the texts and how near they are."""
+    return {"task": near.entry.task, "answer": near.entry.answer, "similarity": near.similarity}
+
+
 def stats_payload(stats: Stats) -> Payload:
     """Returns statistics as their tool does."""
     payload: Payload = {

@@ -76,4 +76,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "CREATE INDEX requests_at ON requests (at)",
     ),
+    # 3: the names and roots of namespaces that were merged into another
+    (
+        """
+        CREATE TABLE merged (
+            name TEXT UNIQUE,
+            root TEXT UNIQUE,
+            namespace INTEGER NOT NULL REFERENCES namespaces (key)
+        )
+        """,
+    ),
 )

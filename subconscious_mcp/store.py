@@ -21,6 +21,18 @@ class Store(Protocol):
     def namespace(self, name: str, root: str | None) -> Namespace:
         """Returns the namespace of a project, registering it at first sight."""
 
+    def find_namespace(self, name: str) -> Namespace | None:
+        """Returns the namespace that bears a name, or took in the one that bore it; None for neither."""
+
+    def namespaces(self) -> list[tuple[Namespace, dict[str, int]]]:
+        """Returns every namespace, by name, with its number of entries of each kind."""
+
+    def rename_namespace(self, namespace: Namespace, name: str) -> None:
+        """Gives a namespace another name; refuses one that another bears."""
+
+    def merge_namespaces(self, source: Namespace, into: Namespace) -> int:
+        """Moves all entries of one namespace into another, which serves both from then on."""
+
     def add(
         self,
         namespace: Namespace,
@@ -53,6 +65,9 @@ class Store(Protocol):
 
     def entry(self, namespace: Namespace, entry_id: str) -> Entry | None:
         """Returns an entry of the namespace, or None."""
+
+    def namespace_of(self, entry_id: str) -> Namespace | None:
+        """Returns the namespace of an entry, whichever it is, or None where there is no such entry."""
 
     def forget(self, namespace: Namespace, entry_id: str, *, request: str = "") -> Entry | None:
         """Deletes an entry and every byte of its texts; returns what it was, or None."""

@@ -40,6 +40,22 @@ def _drift(memory: Memory, scope: Scope, values: Values) -> Payload:
     return render.drift_payload(memory.drift_report(scope, **values))
 
 
+def _near(memory: Memory, scope: Scope, values: Values) -> Payload:
+    hits, episodes = memory.near(scope, **values)
+    return {
+        "hits": [render.near_payload(near) for near in hits],
+        "episodes": [render.near_payload(n) for n in episodes],
+    }
+
+
+def _forget_episodes(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return {"forgotten": memory.forget_episodes(values["session_ids"])}
+
+
+def _namespaces(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return {"namespaces": memory.namespaces()}
+
+
 VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
     "remember": _remember,
     "recall": _recall,
@@ -47,6 +63,9 @@ VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
     "forget": _forget,
     "stats": _stats,
     "drift": _drift,
+    "namespaces": _namespaces,
+    "near": _near,
+    "forget episodes": _forget_episodes,
 }
 
 

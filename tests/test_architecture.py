@@ -13,7 +13,18 @@ PACKAGE = Path(__file__).parent.parent / "subconscious_mcp"
 
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "errors", "records", "schema", "identity", "locate", "endpoint", "heavy_imports"}),
-    frozenset({"config", "namespaces", "exact_search", "hnsw_files", "model_layout"}),
+    frozenset(
+        {
+            "config",
+            "namespaces",
+            "exact_search",
+            "hnsw_files",
+            "model_layout",
+            "redaction",
+            "transcripts",
+            "transcript_records",
+        }
+    ),
     frozenset(
         {
             "embedding",
@@ -28,18 +39,29 @@ LAYERS: tuple[frozenset[str], ...] = (
             "wire",
         }
     ),
-    frozenset({"echo_log", "local_store"}),
+    frozenset({"inbox", "echo_log", "local_store"}),
     frozenset({"drift", "memory"}),
-    frozenset({"opening", "doctor"}),
+    frozenset({"opening", "doctor", "ingest", "ambient"}),
     frozenset(
-        {"render", "verbs", "tables", "demo", "toolsets", "toolsets.tool", "toolsets.parameters", "toolsets.cache"}
+        {
+            "render",
+            "verbs",
+            "tables",
+            "terminal",
+            "demo",
+            "toolsets",
+            "toolsets.tool",
+            "toolsets.parameters",
+            "toolsets.cache",
+        }
     ),
-    frozenset({"session", "early_session", "sdk_session", "host", "server", "engine", "pipe"}),
-    frozenset({"cli", "__main__"}),
+    frozenset({"session", "early_session", "sdk_session", "host", "server", "engine", "pipe", "hooks"}),
+    frozenset({"cli", "engine_client", "ambient_commands", "install_hooks", "client_settings", "__main__"}),
 )
 ENGINES = {
     "chromadb": {"vectors"},
-    "sqlite3": {"database"},
+    # The inbox is a file of its own that hooks write; importing `database` would cost them numpy.
+    "sqlite3": {"database", "inbox"},
     "onnxruntime": {"embedding"},
     "tokenizers": {"embedding"},
     "huggingface_hub": {"model_sources"},

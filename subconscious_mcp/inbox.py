@@ -1,0 +1,444 @@
+"""The inbox: context.db, where hooks leave episodes for the engine to ingest.
+
+Hooks run at the end and the start of every session of an agent, so this module imports little and
+waits for a bounded time only. A database that stays locked, or cannot be written, does not lose an
+episode: it is spooled, a file of its own in `context.spool`, and read from there later.
+
+The table `episodes` is for people as well: any SQLite client shows what was captured. Texts that
+are deleted are overwritten (secure_delete, and a rollback journal instead of a write-ahead log).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+DATABASE_FILE = "context.db"
+SPOOL_FOLDER = "context.spool"
+WAIT_SECONDS = 0.6
+"""How long a hook waits for a locked database before it spools: a session must not wait."""
+MOST_SPOOLED_BYTES = 1 << 20
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS episodes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_id TEXT NOT NULL UNIQUE,
+    ts TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    root TEXT,
+    content TEXT NOT NULL,
+    request TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    revision INTEGER NOT NULL DEFAULT 1,
+    ingested INTEGER NOT NULL DEFAULT 0
+)
+"""
+_INDEX = "CREATE INDEX IF NOT EXISTS episodes_project ON episodes (namespace, root, ts)"
+# A later Stop of a session takes the earlier one's place; one that was spooled and comes late does not.
+_LEAVE = """
+INSERT INTO episodes (session_id, ts, namespace, root, content, request, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (session_id) DO UPDATE SET
+    ts = excluded.ts, namespace = excluded.namespace, root = excluded.root, content = excluded.content,
+    request = excluded.request, outcome = excluded.outcome, revision = revision + 1
+WHERE excluded.ts >= ts AND (excluded.content, excluded.namespace, excluded.root) IS NOT (content, namespace, root)
+"""
+_DAMAGED = ("not a database", "malformed", "no such column", "has no column")
+_OF_PROJECT = "WHERE namespace = ? AND root IS ? ORDER BY ts DESC LIMIT ?"
+_COLUMNS = "session_id, ts, namespace, root, request, outcome, id, revision, ingested"
+
+
+class InboxError(OSError):
+    """The database of the inbox is locked, damaged, or cannot be written.
+
+    Attributes:
+        damaged: Its file is no database, or not one of ours.
+    """
+
+    def __init__(self, error: sqlite3.Error) -> None:
+        super().__init__(0, str(error))
+        self.damaged = any(words in str(error) for words in _DAMAGED)
+
+
+class Episode:
+    """One captured exchange of a session. Not a dataclass: importing those takes a hook 8 ms.
+
+    Attributes:
+        session_id: The session's identity; a session has one episode.
+        ts: When it was captured, UTC, `2026-11-30T03:52:45.123Z`.
+        namespace: The project's derived name, or the one that was asked for.
+        root: The project's folder; None where the name was asked for.
+        request: What the user asked, redacted and bounded.
+        outcome: What came of it, redacted and bounded.
+        number: Its row in the inbox; 0 before it has one.
+        revision: Grows each time that the session's episode is replaced.
+        ingested: The revision that became an entry; 0 for none.
+    """
+
+    __slots__ = ("ingested", "namespace", "number", "outcome", "request", "revision", "root", "session_id", "ts")
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        ts: str,
+        namespace: str,
+        root: str | None,
+        request: str,
+        outcome: str,
+        number: int = 0,
+        revision: int = 1,
+        ingested: int = 0,
+    ) -> None:
+        self.session_id = session_id
+        self.ts = ts
+        self.namespace = namespace
+        self.root = root
+        self.request = request
+        self.outcome = outcome
+        self.number = number
+        self.revision = revision
+        self.ingested = ingested
+
+    @property
+    def content(self) -> str:
+        """The exchange as one text, for people."""
+        return f"{self.request} → {self.outcome}"
+
+
+def timestamp(seconds: float | None = None) -> str:
+    """Returns a time, now by default, as episodes bear it: UTC, to the millisecond, sortable."""
+    at = time.time() if seconds is None else seconds
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
+
+
+def seconds_of(ts: str) -> float:
+    """Returns the seconds since the epoch of an episode's time; now where it is none."""
+    import calendar
+
+    try:
+        return calendar.timegm(time.strptime(ts[:19], "%Y-%m-%dT%H:%M:%S")) + float(f"0{ts[19:-1] or '.0'}")
+    except ValueError:
+        return time.time()
+
+
+class Inbox:
+    """The inbox of one storage directory. Opens the database for each call and closes it again.
+
+    Args:
+        folder: The storage directory; made with mode 0700 when something is left.
+        wait_seconds: How long to wait for a locked database.
+    """
+
+    def __init__(self, folder: str, wait_seconds: float = WAIT_SECONDS) -> None:
+        self.folder = folder
+        self.path = os.path.join(folder, DATABASE_FILE)  # noqa: PTH118
+        self.spool = os.path.join(folder, SPOOL_FOLDER)  # noqa: PTH118
+        self._wait_seconds = wait_seconds
+
+    # --- what hooks do
+
+    def leave(self, episode: Episode) -> str:
+        """Keeps an episode; it is on the disk when this returns.
+
+        Returns:
+            `kept`, or `spooled` where the database is locked or cannot be written.
+
+        Raises:
+            OSError: It could not be spooled either.
+        """
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+        try:
+            self._keep([episode])
+        except InboxError:
+            self._put_aside(episode)
+            return "spooled"
+        _unlink(self._spool_file(episode.session_id))
+        return "kept"
+
+    def recent(self, namespace: str, root: str | None, limit: int) -> list[Episode]:
+        """Returns a project's newest episodes, those that are still spooled included.
+
+        A database that cannot be read has none: a session must start.
+        """
+        found = {episode.session_id: episode for episode in self._read_or_nothing(namespace, root, limit)}
+        for episode in self._spooled():
+            if (episode.namespace, episode.root) == (namespace, root):
+                known = found.get(episode.session_id)
+                if known is None or known.ts < episode.ts:
+                    found[episode.session_id] = episode
+        return sorted(found.values(), key=lambda episode: episode.ts, reverse=True)[:limit]
+
+    def _read_or_nothing(self, namespace: str, root: str | None, limit: int) -> list[Episode]:
+        if not os.path.exists(self.path):  # noqa: PTH110
+            return []
+        try:
+            return self._select(_OF_PROJECT, (namespace, _as_stored(root), limit))
+        except InboxError:
+            return []
+
+    def count(self, namespace: str, root: str | None) -> int:
+        """Returns how many episodes of a project there are; 0 where the database cannot be read."""
+        if not os.path.exists(self.path):  # noqa: PTH110
+            return 0
+        try:
+            with _Connection(self.path, self._wait_seconds) as connection:
+                query = "SELECT count(*) FROM episodes WHERE namespace = ? AND root IS ?"
+                return int(connection.execute(query, (namespace, _as_stored(root))).fetchone()[0])
+        except InboxError:
+            return 0
+
+    # --- what the engine and the commands do
+
+    def state(self) -> tuple[Any, ...]:
+        """Returns something that changes whenever the inbox does, without opening it."""
+        return tuple(_state_of(path) for path in (self.path, self.spool))
+
+    def take_in_spooled(self) -> int:
+        """Moves spooled episodes into the database; returns how many.
+
+        Raises:
+            InboxError: The database is still locked; they stay where they are.
+        """
+        taken = 0
+        for path, episode in self._spool_files():
+            if episode is not None:
+                self._keep([episode])
+                taken += 1
+            _unlink(path)
+        return taken
+
+    def pending(self, limit: int) -> list[Episode]:
+        """Returns episodes that are not ingested as they are now, oldest first.
+
+        Raises:
+            InboxError: The database is locked or damaged.
+        """
+        if not os.path.exists(self.path):  # noqa: PTH110
+            return []
+        return self._select("WHERE ingested < revision ORDER BY id LIMIT ?", (limit,))
+
+    def mark_ingested(self, episode: Episode) -> None:
+        """Notes that an episode's present revision is an entry."""
+        with _Connection(self.path, self._wait_seconds) as connection:
+            connection.execute(
+                "UPDATE episodes SET ingested = ? WHERE id = ? AND session_id = ?",
+                (episode.revision, episode.number, episode.session_id),
+            )
+
+    def listed(self, namespace: str | None, root: str | None, limit: int) -> list[Episode]:
+        """Returns the newest episodes of a project, or of all where `namespace` is None."""
+        self.take_in_spooled()
+        if not os.path.exists(self.path):  # noqa: PTH110
+            return []
+        if namespace is None:
+            return self._select("ORDER BY ts DESC LIMIT ?", (limit,))
+        return self._select(_OF_PROJECT, (namespace, _as_stored(root), limit))
+
+    def find(self, number: int) -> Episode | None:
+        """Returns the episode of a row, or None."""
+        if not os.path.exists(self.path):  # noqa: PTH110
+            return None
+        found = self._select("WHERE id = ?", (number,))
+        return found[0] if found else None
+
+    def remove(self, session_ids: Sequence[str]) -> int:
+        """Deletes episodes and overwrites their text, in the spool too; returns how many were in the database."""
+        for session_id in session_ids:
+            _unlink(self._spool_file(session_id))
+        if not os.path.exists(self.path):  # noqa: PTH110
+            return 0
+        removed = 0
+        with _Connection(self.path, self._wait_seconds) as connection:
+            for session_id in session_ids:
+                removed += connection.execute("DELETE FROM episodes WHERE session_id = ?", (session_id,)).rowcount
+        return removed
+
+    def rename(self, namespace: str, new: str) -> None:
+        """Gives the episodes of a namespace that was asked for its new name."""
+        if os.path.exists(self.path):  # noqa: PTH110
+            with _Connection(self.path, self._wait_seconds) as connection:
+                query = "UPDATE episodes SET namespace = ? WHERE namespace = ? AND root IS NULL"
+                connection.execute(query, (new, namespace))
+
+    # --- the database
+
+    def _select(self, rest: str, parameters: Sequence[Any]) -> list[Episode]:
+        with _Connection(self.path, self._wait_seconds) as connection:
+            return [_episode(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM episodes {rest}", parameters)]
+
+    def _keep(self, episodes: Sequence[Episode]) -> None:
+        rows = [
+            (e.session_id, e.ts, e.namespace, _as_stored(e.root), e.content, e.request, e.outcome) for e in episodes
+        ]
+        try:
+            self._write(rows)
+        except InboxError as error:
+            if not error.damaged:
+                raise
+            # Not lost, but in nobody's way: what is captured from now on counts more.
+            os.replace(self.path, f"{self.path}.damaged-{int(time.time())}")  # noqa: PTH105
+            self._write(rows)
+
+    def _write(self, rows: Sequence[Sequence[Any]]) -> None:
+        if not os.path.exists(self.path):  # noqa: PTH110
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        with _Connection(self.path, self._wait_seconds) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_SCHEMA)
+            connection.execute(_INDEX)
+            connection.executemany(_LEAVE, rows)
+
+    # --- the spool
+
+    def _spool_file(self, session_id: str) -> str:
+        import hashlib
+
+        name = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return os.path.join(self.spool, f"{name}.json")  # noqa: PTH118
+
+    def _put_aside(self, episode: Episode) -> None:
+        os.makedirs(self.spool, mode=0o700, exist_ok=True)  # noqa: PTH103
+        path = self._spool_file(episode.session_id)
+        # Two Stop events of one session may come at once.
+        temporary = f"{path}.{os.getpid()}.new"
+        facts = {
+            name: getattr(episode, name) for name in ("session_id", "ts", "namespace", "root", "request", "outcome")
+        }
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(json.dumps(facts).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)  # noqa: PTH105
+
+    def _spooled(self) -> Iterator[Episode]:
+        return (episode for _, episode in self._spool_files() if episode is not None)
+
+    def _spool_files(self) -> Iterator[tuple[str, Episode | None]]:
+        """Yields each spooled file with its episode; None for one that is no episode."""
+        try:
+            names = sorted(os.listdir(self.spool))  # noqa: PTH208
+        except OSError:
+            return
+        for name in names:
+            path = os.path.join(self.spool, name)  # noqa: PTH118
+            if name.endswith(".json"):
+                yield path, _episode_in(path)
+
+
+def count_memories(folder: str, namespace: str, root: str | None) -> int:
+    """Returns how many live tasks are remembered of a project; 0 where that cannot be read.
+
+    The one look that a hook takes at memory.db: read-only, beside the engine that owns it.
+    """
+    path = os.path.join(folder, "memory.db")  # noqa: PTH118
+    if not os.path.exists(path):  # noqa: PTH110
+        return 0
+    of_project = "name = ?" if root is None else "root = ?"
+    query = (
+        f"SELECT count(*) FROM entries WHERE kind = 'memory' AND (expires_at IS NULL OR expires_at > ?)"
+        f" AND namespace = (SELECT key FROM namespaces WHERE {of_project})"
+    )
+    try:
+        from urllib.parse import quote
+
+        connection = sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro", timeout=0.05, uri=True)
+        try:
+            wanted = namespace if root is None else _as_stored(root)
+            return int(connection.execute(query, (time.time(), wanted)).fetchone()[0])
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return 0
+
+
+class _Connection:
+    """A connection whose block is one transaction, and which is closed behind it."""
+
+    def __init__(self, path: str, wait_seconds: float) -> None:
+        self._path = path
+        self._wait_seconds = wait_seconds
+
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            self._connection = sqlite3.connect(self._path, timeout=self._wait_seconds, isolation_level=None)
+        except sqlite3.Error as error:
+            raise InboxError(error) from None
+        try:
+            # Another program's setting must not bring a write-ahead log that keeps deleted text.
+            self._connection.execute("PRAGMA secure_delete = ON")
+            self._connection.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise InboxError(error) from None
+        return self._connection
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("COMMIT" if error is None else "ROLLBACK")
+        except sqlite3.Error as failed:
+            error = error or failed
+        finally:
+            self._connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise InboxError(error) from None
+
+
+def _episode_in(path: str) -> Episode | None:
+    try:
+        with open(path, "rb") as file:
+            facts = json.loads(file.read(MOST_SPOOLED_BYTES))
+        texts = [facts[name] for name in ("session_id", "ts", "namespace", "request", "outcome")]
+        root = facts["root"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not all(isinstance(text, str) for text in texts) or not (root is None or isinstance(root, str)):
+        return None
+    session_id, ts, namespace, request, outcome = texts
+    return Episode(session_id=session_id, ts=ts, namespace=namespace, root=root, request=request, outcome=outcome)
+
+
+def _as_stored(root: str | None) -> str | bytes | None:
+    """Returns a folder as SQLite takes it: as bytes where its name is not valid UTF-8."""
+    if root is None:
+        return None
+    try:
+        root.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(root)
+    return root
+
+
+def _episode(row: Sequence[Any]) -> Episode:
+    session_id, ts, namespace, root, request, outcome, number, revision, ingested = row
+    return Episode(
+        session_id=session_id,
+        ts=ts,
+        namespace=namespace,
+        root=os.fsdecode(root) if isinstance(root, bytes) else root,
+        request=request,
+        outcome=outcome,
+        number=number,
+        revision=revision,
+        ingested=ingested,
+    )
+
+
+def _state_of(path: str) -> tuple[int, int, int] | None:
+    try:
+        facts = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)  # noqa: PTH108
