@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT = "default"
 _PLAIN = re.compile(r"[a-z0-9_][a-z0-9._-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
 class Derived:
-    """A namespace before it is registered.
+    """A namespace before it is registered. No dataclass: importing those takes a hook 8 ms.
 
     Attributes:
         name: The name that it would like to have.
@@ -27,9 +25,12 @@ class Derived:
         reason: Why, for people.
     """
 
-    name: str
-    root: Path | None
-    reason: str
+    __slots__ = ("name", "reason", "root")
+
+    def __init__(self, name: str, root: Path | None, reason: str) -> None:
+        self.name = name
+        self.root = root
+        self.reason = reason
 
 
 def derive(asked: str | None, start: Path, home: Path | None) -> Derived:
@@ -97,7 +98,8 @@ def _root_behind(marker: Path) -> Path | None:
 def _resolved(path: Path) -> Path:
     try:
         return path.resolve()
-    except OSError:
+    except (OSError, RuntimeError, ValueError):
+        # Links in a circle are a RuntimeError before Python 3.13; a damaged `.git` file may name any path.
         return path.absolute()
 
 
