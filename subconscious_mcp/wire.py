@@ -183,19 +183,19 @@ def own_standard_streams() -> Wire:
     """
     try:
         sys.stdout.flush()
-        read_fd, write_fd = os.dup(0), os.dup(1)
+        os.fstat(0)
+        os.fstat(1)
     except (AttributeError, OSError):
         raise SystemExit("subconscious-mcp: standard input or output is closed, so there is no client.") from None
-    null = os.open(os.devnull, os.O_RDONLY)
+    null = os.open(os.devnull, os.O_RDWR)
+    if null == 2:
+        # Standard error is closed: this stays in its place, so that stray prints go nowhere. Otherwise the
+        # wire or the next file that is opened would get its number, and the prints.
+        null = os.dup(null)
+    read_fd, write_fd = os.dup(0), os.dup(1)
     os.dup2(null, 0)
     os.close(null)
-    try:
-        os.dup2(2, 1)
-    except OSError:
-        # Standard error is closed: stray prints go nowhere.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.close(null)
+    os.dup2(2, 1)
     if sys.platform == "win32":  # pragma: no cover - not run on the platform that is measured
         import msvcrt
 
