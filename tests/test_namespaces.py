@@ -96,11 +96,41 @@ def test_odd_folder_names_make_printable_bounded_names(tmp_path: Path) -> None:
 
 
 def test_a_broken_git_file_leaves_the_folder_its_own_project(tmp_path: Path) -> None:
-    for number, text in enumerate((b"", b"gitdir:", b"gitdir: /nowhere/at/all", b"\xff\xfe\x00")):
+    texts = (b"", b"gitdir:", b"gitdir: /nowhere/at/all", b"\xff\xfe\x00", b"gitdir: a\x00b")
+    for number, text in enumerate(texts):
         folder = tmp_path / f"f{number}"
         folder.mkdir()
         (folder / ".git").write_bytes(text)
         assert repository_root(folder) == folder
+
+
+def test_a_worktree_whose_repository_is_gone_is_its_own_project(repository: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    git(repository, "worktree", "add", "-q", str(tree))
+    common = next((repository / ".git" / "worktrees").iterdir()) / "commondir"
+    common.write_text("/nowhere/at/all\n")
+    assert repository_root(tree) == tree
+
+
+def test_links_in_a_circle_are_a_folder_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(tmp_path / "one")
+    derived = derive(None, tmp_path / "one", tmp_path / "other")
+    assert (derived.name, derived.root) == ("one", tmp_path / "one")
+
+
+def test_a_folder_that_cannot_be_looked_into_is_passed_over(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = repository / "closed"
+    closed.mkdir()
+    is_dir = Path.is_dir
+
+    def refused(path: Path) -> bool:
+        if path.parent == closed:
+            raise PermissionError(13, "Permission denied")
+        return is_dir(path)
+
+    monkeypatch.setattr(Path, "is_dir", refused)
+    assert repository_root(closed) == repository
 
 
 def test_file_parts_never_collide_even_where_case_does_not_count() -> None:
