@@ -165,6 +165,22 @@ def test_doctor_tells_and_repairs(run) -> None:
     assert re.search(r"ok +memory\.db: 1 entries in 1 namespaces", out)
 
 
+def test_a_download_is_a_bar_on_a_terminal(run, monkeypatch: pytest.MonkeyPatch, real_model_dir: Path) -> None:
+    # What rich takes for one.
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    code, out, err = run("model", "install", "--from", str(real_model_dir))
+    assert code == 0 and "is installed in" in out
+    assert "\x1b[" in err and "model.safetensors" in err
+    assert re.search(r"90\.\d/90\.\d MB", err)
+
+
+def test_print_config_shows_the_namespace_that_was_asked_for(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUBCONSCIOUS_NAMESPACE", "asked for")
+    code, out, _ = run("--print-config", "--json")
+    assert code == 0
+    assert json.loads(out)["namespace"] == {"value": "asked for", "source": "env SUBCONSCIOUS_NAMESPACE"}
+
+
 def test_help_and_version_need_nothing() -> None:
     for module in ("subconscious_mcp", "subconscious_mcp.server"):
         done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True)
@@ -191,13 +207,19 @@ def test_an_interrupted_command_says_so(run, monkeypatch: pytest.MonkeyPatch) ->
     assert (code, err) == (130, "subconscious-mcp: interrupted\n")
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "in the middle"])
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["table", "JSON"])
+def test_a_reader_that_leaves_early_is_no_error(unbuffered: str, form: tuple[str, ...]) -> None:
     import os
 
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "subconscious_mcp", "--print-config"], stdout=writing, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "subconscious_mcp", "--print-config", *form],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
     )
     os.close(writing)
     assert "Traceback" not in done.stderr

@@ -137,6 +137,38 @@ def test_where_there_are_no_sockets_it_is_loopback_with_a_token(
         endpoint.listen(str(storage), "unix")
 
 
+def test_a_system_that_knows_no_unix_sockets(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listener, unreachable = endpoint.listen(str(storage), "auto")
+    listener.close()
+    monkeypatch.delattr(socket, "AF_UNIX")
+    with pytest.raises(OSError, match="no Unix sockets here"):
+        endpoint.connect(unreachable, 10.0)
+    listener, found = endpoint.listen(str(storage), "auto")
+    with closing(listener):
+        assert set(found) == {"port", "token"}
+        assert talks(listener, found)
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+def test_a_socket_that_cannot_be_opened_is_closed_again(
+    storage: Path, shared: Path, monkeypatch: pytest.MonkeyPatch, transport: str
+) -> None:
+    closed = []
+
+    class Refused(socket.socket):
+        def bind(self, address: Any) -> None:
+            raise OSError(13, "Permission denied")
+
+        def close(self) -> None:
+            closed.append(self.family)
+            super().close()
+
+    monkeypatch.setattr(socket, "socket", Refused)
+    with pytest.raises(OSError, match=r"no Unix socket can be opened|Permission denied"):
+        endpoint.listen(str(storage), transport)
+    assert set(closed) == {socket.AF_UNIX if transport == "unix" else socket.AF_INET}
+
+
 def test_tcp_can_be_asked_for(storage: Path) -> None:
     listener, found = endpoint.listen(str(storage), "tcp")
     with closing(listener):
@@ -155,6 +187,17 @@ def test_what_is_published_is_private_whole_and_withdrawn(storage: Path) -> None
     endpoint.withdraw(str(storage), facts)
     assert list(storage.iterdir()) == []
     endpoint.withdraw(str(storage), facts)
+
+
+def test_a_socket_that_is_gone_already_is_withdrawn_too(storage: Path) -> None:
+    facts = {"socket": str(storage / "gone"), "pid": 1}
+    endpoint.publish(str(storage), facts)
+    endpoint.withdraw(str(storage), facts)
+    assert list(storage.iterdir()) == []
+    tcp = {"port": 1, "token": "x"}
+    endpoint.publish(str(storage), tcp)
+    endpoint.withdraw(str(storage), tcp)
+    assert list(storage.iterdir()) == []
 
 
 def test_the_endpoint_of_another_engine_is_not_withdrawn(storage: Path) -> None:
