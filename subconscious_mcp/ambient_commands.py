@@ -15,6 +15,7 @@ from subconscious_mcp.config import Resolved, resolve
 from subconscious_mcp.engine_client import ask_engine, derived_namespace
 from subconscious_mcp.errors import ConfigError, InvalidArgument, StorageError
 from subconscious_mcp.inbox import DATABASE_FILE, SPOOL_FOLDER, Episode, Inbox
+from subconscious_mcp.json_text import addition, applied, decoded, is_blank, layout_of, member, replacement, scanned
 from subconscious_mcp.namespaces import Derived
 from subconscious_mcp.terminal import add_command, show
 
@@ -68,7 +69,7 @@ def listed(resolved: Resolved, derived: Derived | None, limit: int) -> list[Epis
     with _Translated(resolved):
         if derived is None:
             return inbox_of(resolved).listed(None, None, limit)
-        return inbox_of(resolved).listed(derived.name, None if derived.root is None else str(derived.root), limit)
+        return inbox_of(resolved).listed(derived.name, derived.root, limit)
 
 
 def found(resolved: Resolved, number: int) -> Episode | None:
@@ -103,23 +104,31 @@ def set_capture(resolved: Resolved, wanted: bool) -> str:
     """
     path = resolved.config_file
     try:
-        text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
-        settings = json.loads(text) if text.strip() else {}
-        if not isinstance(settings, dict):
-            raise ConfigError(f"{path} must hold one JSON object.")
-        settings["capture_enabled"] = wanted
+        mark, text = decoded(path.read_bytes()) if path.exists() else (b"", "")
+        changed = mark + _with_setting(text, "capture_enabled", wanted).encode()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         target = path.resolve()
         temporary = target.with_name(f"{target.name}.{os.getpid()}.new")
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-            file.write(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(changed)
         temporary.replace(target)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be changed: {error}.", 'Set "capture_enabled" in it by hand.') from None
     if "SUBCONSCIOUS_CAPTURE_ENABLED" in resolved.origins["capture_enabled"].source:
         return "the environment variable SUBCONSCIOUS_CAPTURE_ENABLED is set and counts before config.json"
     return ""
+
+
+def _with_setting(text: str, key: str, value: Any) -> str:
+    """Returns the text of config.json with one setting; every other byte stays."""
+    if is_blank(text):
+        return json.dumps({key: value}, indent=2) + "\n"
+    root = scanned(text)
+    layout = layout_of(text, root)
+    known = member(root, key)
+    edit = addition(text, root, key, value, layout) if known is None else replacement(text, known, value, layout)
+    return applied(text, [edit])
 
 
 def redact_stream() -> int:
@@ -218,8 +227,6 @@ def rename(resolved: Resolved, name: str, new: str) -> None:
     """Gives a namespace another name."""
     _end_engine(resolved)
     _in_this_process(resolved, lambda memory: memory.rename_namespace(name, new))
-    with _Translated(resolved):
-        inbox_of(resolved).rename(name, new)
 
 
 def merge(resolved: Resolved, name: str, into: str) -> int:
@@ -374,7 +381,7 @@ def _show_namespace(arguments: argparse.Namespace) -> int:
 
     resolved = resolve()
     derived = derived_namespace(resolved, arguments.name)
-    root = None if derived.root is None else str(derived.root)
+    root = derived.root
     spaces = namespace_rows(resolved)
     mine = [s for s in spaces if (s["root"] == root if root is not None else s["name"] == derived.name)]
     space = {**(mine[0] if mine else {"name": derived.name, "root": root, "entries": {}}), "why": derived.reason}

@@ -274,8 +274,7 @@ def _carry_out(arguments: argparse.Namespace, verb: str, values: dict[str, Any])
     with model_progress() as progress:
         memory = open_memory(resolved.config, command=f"subconscious-mcp {verb}", progress=progress)
         try:
-            root = None if derived.root is None else str(derived.root)
-            scope = memory.scope(resolved.config, derived.name, root)
+            scope = memory.scope(resolved.config, derived.name, derived.root)
             return _Done(carry_out(memory, scope, verb, values), scope.namespace.name, scope.threshold)
         finally:
             memory.close()

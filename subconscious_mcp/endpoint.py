@@ -24,7 +24,7 @@ BACKLOG = 128
 def read(folder: str) -> dict[str, Any] | None:
     """Returns what engine.json says, or None where there is none that can be read."""
     try:
-        with open(os.path.join(folder, ENDPOINT_FILE), encoding="utf-8") as file:  # noqa: PTH118
+        with open(os.path.join(folder, ENDPOINT_FILE), encoding="utf-8") as file:
             found = json.load(file)
     except (OSError, ValueError, RecursionError):
         return None
@@ -102,27 +102,27 @@ def _socket_paths(folder: str) -> list[str]:
     shared = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     uid = os.getuid() if hasattr(os, "getuid") else 0
     candidates = [
-        os.path.join(folder, "engine", "socket"),  # noqa: PTH118
-        os.path.join(shared, f"subconscious-mcp-{uid}", name),  # noqa: PTH118
-        os.path.join(tempfile.gettempdir(), f"subconscious-mcp-{uid}", name),  # noqa: PTH118
+        os.path.join(folder, "engine", "socket"),
+        os.path.join(shared, f"subconscious-mcp-{uid}", name),
+        os.path.join(tempfile.gettempdir(), f"subconscious-mcp-{uid}", name),
     ]
     return [path for path in candidates if len(os.fsencode(path)) <= MAX_SOCKET_PATH]
 
 
 def _listen_unix(path: str) -> socket.socket:
-    folder = os.path.dirname(path)  # noqa: PTH120
-    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
     facts = os.lstat(folder)
     # In a folder that others can write, they could put a socket of their own in this one's place.
     if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
         raise OSError(f"{folder} is not private")
     # The caller holds the lock of the storage directory, so whoever made this file is gone.
     if os.path.lexists(path):
-        os.unlink(path)  # noqa: PTH108
+        os.unlink(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(path)
-        os.chmod(path, 0o600)  # noqa: PTH101
+        os.chmod(path, 0o600)
         listener.listen(BACKLOG)
     except BaseException:
         listener.close()
@@ -132,12 +132,12 @@ def _listen_unix(path: str) -> socket.socket:
 
 def publish(folder: str, facts: Mapping[str, Any]) -> None:
     """Writes engine.json, mode 0600, at once and whole."""
-    path = os.path.join(folder, ENDPOINT_FILE)  # noqa: PTH118
+    path = os.path.join(folder, ENDPOINT_FILE)
     # One name, because only the holder of the directory's lock writes: a kill leaves no more than one.
     temporary = f"{path}.new"
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(facts, file)
-    os.replace(temporary, path)  # noqa: PTH105
+    os.replace(temporary, path)
 
 
 def withdraw(folder: str, facts: Mapping[str, Any]) -> None:
@@ -145,10 +145,10 @@ def withdraw(folder: str, facts: Mapping[str, Any]) -> None:
     if read(folder) != facts:
         # The directory was removed and made again, and another engine is there.
         return
-    for path in (os.path.join(folder, ENDPOINT_FILE), str(facts.get("socket", ""))):  # noqa: PTH118
+    for path in (os.path.join(folder, ENDPOINT_FILE), str(facts.get("socket", ""))):
         if path:
             try:
-                os.unlink(path)  # noqa: PTH108
+                os.unlink(path)
             except OSError:
                 continue
 

@@ -300,7 +300,7 @@ class Engine:
 
         config, derived = _settings(hello)
         memory = self._host.memory().get(config)
-        scope = memory.scope(config, derived.name, None if derived.root is None else str(derived.root))
+        scope = memory.scope(config, derived.name, derived.root)
         payload = carry_out(memory, scope, verb, values)
         return {"payload": payload, "namespace": scope.namespace.name, "threshold": scope.threshold}
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_EVENT_BYTES = 32 << 20
 MOST_LOG_BYTES = 500_000
+MOST_ID_CHARS = 200
 PROMPT_SECONDS = 0.15
 """How long a prompt may wait for its notes."""
 SHORTEST_PROMPT = 12
@@ -67,8 +68,6 @@ class _Place:
     """Where this session's memory is, from the environment and config.json."""
 
     def __init__(self, event: Event) -> None:
-        from pathlib import Path
-
         from subconscious_mcp import locate
         from subconscious_mcp.namespaces import derive
 
@@ -77,12 +76,12 @@ class _Place:
         self.folder = locate.storage_folder(os.environ, self.home, self.written)
         self.capture = locate.capture_wanted(os.environ, self.home, self.written)
         self.engine = locate.engine_wanted(os.environ, self.written)
-        start = locate.project_folder(os.environ, _text(event.get("cwd")))
-        home = os.path.expanduser("~")  # noqa: PTH111
+        self.start = locate.project_folder(os.environ, _text(event.get("cwd")))
+        home = os.path.expanduser("~")
         derived = derive(
             locate.asked_namespace(os.environ, self.written),
-            Path(start),
-            Path(home) if os.path.isabs(home) else None,  # noqa: PTH117
+            self.start,
+            home if os.path.isabs(home) else None,
         )
         self.namespace = derived.name
         self.root = None if derived.root is None else str(derived.root)
@@ -98,13 +97,12 @@ def stop(event: Event) -> str:
     from subconscious_mcp.transcripts import last_exchange
 
     path = _text(event.get("transcript_path"))
-    exchange = last_exchange(os.path.expanduser(path) or None, event.get("last_assistant_message"), clean=redact)  # noqa: PTH111
+    exchange = last_exchange(os.path.expanduser(path) or None, event.get("last_assistant_message"), clean=redact)
     if exchange is None:
         return ""
-    session_id = _text(event.get("session_id")) or path
     kept = Inbox(place.folder).leave(
         Episode(
-            session_id=session_id[:200],
+            session_id=_session_id(event) or _storable(path)[-MOST_ID_CHARS:],
             ts=timestamp(),
             namespace=place.namespace,
             root=place.root,
@@ -123,7 +121,7 @@ def session_start(event: Event) -> str:
     from subconscious_mcp.ambient import SHOWN_EPISODES, session_notes
     from subconscious_mcp.inbox import Inbox, count_memories
 
-    source, session_id = _text(event.get("source")), _text(event.get("session_id"))
+    source, session_id = _text(event.get("source")), _session_id(event)
     inbox = Inbox(place.folder)
     memories = count_memories(place.folder, place.namespace, place.root)
     episodes = inbox.count(place.namespace, place.root)
@@ -145,6 +143,7 @@ def _warm(place: _Place) -> None:
     try:
         found = endpoint.read(place.folder)
         if found is None or not _lives(found.get("pid")):
+            os.makedirs(place.folder, mode=0o700, exist_ok=True)
             pipe.spawn(place.folder, place.home)
     except OSError as error:
         _note("session-start", error)
@@ -189,7 +188,8 @@ def _ask(place: _Place, values: dict[str, Any], deadline: float) -> dict[str, An
     if found is None:
         return None
     hello = {"hello": "verb", "verb": "near", "values": values, "namespace": None, **pipe.surroundings()}
-    hello["env"].setdefault("CLAUDE_PROJECT_DIR", place.root or hello["cwd"])
+    # What the event says of the session's folder; the process's own may be another.
+    hello["env"].setdefault("CLAUDE_PROJECT_DIR", place.root or os.path.abspath(place.start))
     try:
         with endpoint.connect(found, max(0.01, deadline - time.monotonic())) as connection:
             connection.sendall(json.dumps({**hello, "token": found.get("token", "")}).encode() + b"\n")
@@ -218,6 +218,10 @@ def _text(value: object) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
+def _session_id(event: Event) -> str:
+    return _storable(_text(event.get("session_id")))[:MOST_ID_CHARS]
+
+
 def _storable(text: str) -> str:
     """Returns a text without what SQLite or UTF-8 cannot hold."""
     return text.encode("utf-8", "replace").decode().replace("\0", " ")
@@ -241,16 +245,16 @@ def _note(name: str, error: BaseException) -> None:
 
 
 def _log(home: str, line: str) -> None:
-    folder = os.path.join(home, "logs")  # noqa: PTH118
-    path = os.path.join(folder, "hook.log")  # noqa: PTH118
-    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+    folder = os.path.join(home, "logs")
+    path = os.path.join(folder, "hook.log")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
     printable = "".join(c if c.isprintable() else "?" for c in line)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         file.write(f"{stamp} {os.getpid()} {printable}\n".encode("utf-8", "replace"))
         full = file.tell() > MOST_LOG_BYTES
     if full:
-        os.replace(path, f"{path}.1")  # noqa: PTH105
+        os.replace(path, f"{path}.1")
 
 
 def _mute() -> None:

@@ -50,6 +50,7 @@ ON CONFLICT (session_id) DO UPDATE SET
 WHERE excluded.ts >= ts AND (excluded.content, excluded.namespace, excluded.root) IS NOT (content, namespace, root)
 """
 _DAMAGED = ("not a database", "malformed", "no such column", "has no column")
+_EMPTY = "no such table"
 _OF_PROJECT = "WHERE namespace = ? AND root IS ? ORDER BY ts DESC LIMIT ?"
 _COLUMNS = "session_id, ts, namespace, root, request, outcome, id, revision, ingested"
 
@@ -59,11 +60,13 @@ class InboxError(OSError):
 
     Attributes:
         damaged: Its file is no database, or not one of ours.
+        empty: Its file has no table yet: whoever made it is not done, or was killed.
     """
 
     def __init__(self, error: sqlite3.Error) -> None:
         super().__init__(0, str(error))
         self.damaged = any(words in str(error) for words in _DAMAGED)
+        self.empty = _EMPTY in str(error)
 
 
 class Episode:
@@ -138,8 +141,8 @@ class Inbox:
 
     def __init__(self, folder: str, wait_seconds: float = WAIT_SECONDS) -> None:
         self.folder = folder
-        self.path = os.path.join(folder, DATABASE_FILE)  # noqa: PTH118
-        self.spool = os.path.join(folder, SPOOL_FOLDER)  # noqa: PTH118
+        self.path = os.path.join(folder, DATABASE_FILE)
+        self.spool = os.path.join(folder, SPOOL_FOLDER)
         self._wait_seconds = wait_seconds
 
     # --- what hooks do
@@ -153,17 +156,16 @@ class Inbox:
         Raises:
             OSError: It could not be spooled either.
         """
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
         try:
             self._keep([episode])
         except InboxError:
             self._put_aside(episode)
             return "spooled"
-        _unlink(self._spool_file(episode.session_id))
         return "kept"
 
     def recent(self, namespace: str, root: str | None, limit: int) -> list[Episode]:
-        """Returns a project's newest episodes, those that are still spooled included.
+        """Returns a project's newest episodes, one for each session, those that are still spooled included.
 
         A database that cannot be read has none: a session must start.
         """
@@ -176,7 +178,7 @@ class Inbox:
         return sorted(found.values(), key=lambda episode: episode.ts, reverse=True)[:limit]
 
     def _read_or_nothing(self, namespace: str, root: str | None, limit: int) -> list[Episode]:
-        if not os.path.exists(self.path):  # noqa: PTH110
+        if not os.path.exists(self.path):
             return []
         try:
             return self._select(_OF_PROJECT, (namespace, _as_stored(root), limit))
@@ -185,7 +187,7 @@ class Inbox:
 
     def count(self, namespace: str, root: str | None) -> int:
         """Returns how many episodes of a project there are; 0 where the database cannot be read."""
-        if not os.path.exists(self.path):  # noqa: PTH110
+        if not os.path.exists(self.path):
             return 0
         try:
             with _Connection(self.path, self._wait_seconds) as connection:
@@ -207,129 +209,162 @@ class Inbox:
             InboxError: The database is still locked; they stay where they are.
         """
         taken = 0
-        for path, episode in self._spool_files():
+        for path in self._spool_files():
+            try:
+                episode = _episode_in(path)
+            except OSError:
+                # Taken away meanwhile, or not readable now.
+                continue
             if episode is not None:
-                self._keep([episode])
+                self._keep([episode], from_file=path)
                 taken += 1
             _unlink(path)
         return taken
 
-    def pending(self, limit: int) -> list[Episode]:
+    def pending(self, limit: int, *, after: int = 0) -> list[Episode]:
         """Returns episodes that are not ingested as they are now, oldest first.
+
+        Args:
+            after: Only those whose number is greater.
 
         Raises:
             InboxError: The database is locked or damaged.
         """
-        if not os.path.exists(self.path):  # noqa: PTH110
-            return []
-        return self._select("WHERE ingested < revision ORDER BY id LIMIT ?", (limit,))
+        return self._select("WHERE ingested < revision AND id > ? ORDER BY id LIMIT ?", (after, limit))
 
-    def mark_ingested(self, episode: Episode) -> None:
-        """Notes that an episode's present revision is an entry."""
-        with _Connection(self.path, self._wait_seconds) as connection:
-            connection.execute(
-                "UPDATE episodes SET ingested = ? WHERE id = ? AND session_id = ?",
-                (episode.revision, episode.number, episode.session_id),
-            )
+    def mark_ingested(self, episode: Episode) -> bool:
+        """Notes that an episode, as it is here, is an entry; returns False where it was removed or replaced meanwhile.
+
+        Of an inbox that is gone as a whole nothing was removed.
+        """
+        if not os.path.exists(self.path):
+            return True
+        # Its time too: in an inbox that was deleted and made again numbers and revisions start anew.
+        marked = self._change(
+            "UPDATE episodes SET ingested = ? WHERE id = ? AND session_id = ? AND revision = ? AND ts = ?",
+            [(episode.revision, episode.number, episode.session_id, episode.revision, episode.ts)],
+        )
+        return marked > 0
 
     def listed(self, namespace: str | None, root: str | None, limit: int) -> list[Episode]:
         """Returns the newest episodes of a project, or of all where `namespace` is None."""
         self.take_in_spooled()
-        if not os.path.exists(self.path):  # noqa: PTH110
-            return []
         if namespace is None:
             return self._select("ORDER BY ts DESC LIMIT ?", (limit,))
         return self._select(_OF_PROJECT, (namespace, _as_stored(root), limit))
 
     def find(self, number: int) -> Episode | None:
         """Returns the episode of a row, or None."""
-        if not os.path.exists(self.path):  # noqa: PTH110
-            return None
         found = self._select("WHERE id = ?", (number,))
         return found[0] if found else None
 
     def remove(self, session_ids: Sequence[str]) -> int:
         """Deletes episodes and overwrites their text, in the spool too; returns how many were in the database."""
         for session_id in session_ids:
-            _unlink(self._spool_file(session_id))
-        if not os.path.exists(self.path):  # noqa: PTH110
-            return 0
-        removed = 0
-        with _Connection(self.path, self._wait_seconds) as connection:
-            for session_id in session_ids:
-                removed += connection.execute("DELETE FROM episodes WHERE session_id = ?", (session_id,)).rowcount
-        return removed
+            # Before the rows: `take_in_spooled` looks whether a file is still there before it makes one of it.
+            for path in self._spool_files(_spool_prefix(session_id), ending=""):
+                _unlink(path)
+        return self._change("DELETE FROM episodes WHERE session_id = ?", [(session_id,) for session_id in session_ids])
 
     def rename(self, namespace: str, new: str) -> None:
         """Gives the episodes of a namespace that was asked for its new name."""
-        if os.path.exists(self.path):  # noqa: PTH110
-            with _Connection(self.path, self._wait_seconds) as connection:
-                query = "UPDATE episodes SET namespace = ? WHERE namespace = ? AND root IS NULL"
-                connection.execute(query, (new, namespace))
+        self.take_in_spooled()
+        self._change("UPDATE episodes SET namespace = ? WHERE namespace = ? AND root IS NULL", [(new, namespace)])
 
     # --- the database
 
     def _select(self, rest: str, parameters: Sequence[Any]) -> list[Episode]:
-        with _Connection(self.path, self._wait_seconds) as connection:
-            return [_episode(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM episodes {rest}", parameters)]
+        if not os.path.exists(self.path):
+            return []
+        query = f"SELECT {_COLUMNS} FROM episodes {rest}"
+        try:
+            with _Connection(self.path, self._wait_seconds) as connection:
+                return [_episode(row) for row in connection.execute(query, parameters)]
+        except InboxError as error:
+            if error.empty:
+                return []
+            raise
 
-    def _keep(self, episodes: Sequence[Episode]) -> None:
+    def _change(self, query: str, parameters: Sequence[Sequence[Any]]) -> int:
+        """Executes a query with each of `parameters`; returns how many rows it changed."""
+        if not os.path.exists(self.path):
+            return 0
+        try:
+            with _Connection(self.path, self._wait_seconds) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                return sum(connection.execute(query, each).rowcount for each in parameters)
+        except InboxError as error:
+            if error.empty:
+                return 0
+            raise
+
+    def _keep(self, episodes: Sequence[Episode], *, from_file: str = "") -> None:
+        """Writes episodes; those of a spooled file only if it is still there."""
         rows = [
             (e.session_id, e.ts, e.namespace, _as_stored(e.root), e.content, e.request, e.outcome) for e in episodes
         ]
+        opened = _identity(self.path)
         try:
-            self._write(rows)
+            self._write(rows, from_file)
         except InboxError as error:
             if not error.damaged:
                 raise
-            # Not lost, but in nobody's way: what is captured from now on counts more.
-            os.replace(self.path, f"{self.path}.damaged-{int(time.time())}")  # noqa: PTH105
-            self._write(rows)
+            # Not lost, but in nobody's way: what is captured from now on counts more. Another hook may
+            # have put it aside already, and what is there now is not what was damaged.
+            if _identity(self.path) == opened:
+                os.replace(self.path, f"{self.path}.damaged-{time.time_ns()}")
+            self._write(rows, from_file)
 
-    def _write(self, rows: Sequence[Sequence[Any]]) -> None:
-        if not os.path.exists(self.path):  # noqa: PTH110
+    def _write(self, rows: Sequence[Sequence[Any]], from_file: str) -> None:
+        if not os.path.exists(self.path):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         with _Connection(self.path, self._wait_seconds) as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(_SCHEMA)
             connection.execute(_INDEX)
+            if from_file and not os.path.exists(from_file):
+                # Forgotten, or replaced by a later one, since it was read.
+                return
             connection.executemany(_LEAVE, rows)
 
     # --- the spool
 
-    def _spool_file(self, session_id: str) -> str:
-        import hashlib
-
-        name = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return os.path.join(self.spool, f"{name}.json")  # noqa: PTH118
-
     def _put_aside(self, episode: Episode) -> None:
-        os.makedirs(self.spool, mode=0o700, exist_ok=True)  # noqa: PTH103
-        path = self._spool_file(episode.session_id)
-        # Two Stop events of one session may come at once.
-        temporary = f"{path}.{os.getpid()}.new"
+        """Writes an episode into a file of its own, and removes what its session has spooled before.
+
+        Every file has a name of its own: `take_in_spooled` may be at an earlier one just now, and removes that.
+        """
+        os.makedirs(self.spool, mode=0o700, exist_ok=True)
+        prefix = _spool_prefix(episode.session_id)
+        # In the order of their times; two of one session may come within a millisecond.
+        name = f"{prefix}{''.join(c for c in episode.ts if c.isalnum())}-{os.getpid()}.json"
+        path = os.path.join(self.spool, name)
         facts = {
             name: getattr(episode, name) for name in ("session_id", "ts", "namespace", "root", "request", "outcome")
         }
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with os.fdopen(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(json.dumps(facts).encode())
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)  # noqa: PTH105
+        os.replace(f"{path}.new", path)
+        for earlier in self._spool_files(prefix):
+            if earlier < path:
+                _unlink(earlier)
 
     def _spooled(self) -> Iterator[Episode]:
-        return (episode for _, episode in self._spool_files() if episode is not None)
+        for path in self._spool_files():
+            with contextlib.suppress(OSError):
+                episode = _episode_in(path)
+                if episode is not None:
+                    yield episode
 
-    def _spool_files(self) -> Iterator[tuple[str, Episode | None]]:
-        """Yields each spooled file with its episode; None for one that is no episode."""
+    def _spool_files(self, prefix: str = "", ending: str = ".json") -> list[str]:
+        """Returns the paths of spooled files, in their order; of one session where its prefix is given."""
         try:
-            names = sorted(os.listdir(self.spool))  # noqa: PTH208
+            names = sorted(os.listdir(self.spool))
         except OSError:
-            return
-        for name in names:
-            path = os.path.join(self.spool, name)  # noqa: PTH118
-            if name.endswith(".json"):
-                yield path, _episode_in(path)
+            return []
+        return [os.path.join(self.spool, name) for name in names if name.startswith(prefix) and name.endswith(ending)]
 
 
 def count_memories(folder: str, namespace: str, root: str | None) -> int:
@@ -337,13 +372,13 @@ def count_memories(folder: str, namespace: str, root: str | None) -> int:
 
     The one look that a hook takes at memory.db: read-only, beside the engine that owns it.
     """
-    path = os.path.join(folder, "memory.db")  # noqa: PTH118
-    if not os.path.exists(path):  # noqa: PTH110
+    path = os.path.join(folder, "memory.db")
+    if not os.path.exists(path):
         return 0
     of_project = "name = ?" if root is None else "root = ?"
     query = (
-        f"SELECT count(*) FROM entries WHERE kind = 'memory' AND (expires_at IS NULL OR expires_at > ?)"
-        f" AND namespace = (SELECT key FROM namespaces WHERE {of_project})"
+        "SELECT count(*) FROM entries WHERE kind = 'memory' AND (expires_at IS NULL OR expires_at > ?) AND namespace IN"
+        f" (SELECT key FROM namespaces WHERE {of_project} UNION ALL SELECT namespace FROM merged WHERE {of_project})"
     )
     try:
         from urllib.parse import quote
@@ -351,7 +386,7 @@ def count_memories(folder: str, namespace: str, root: str | None) -> int:
         connection = sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro", timeout=0.05, uri=True)
         try:
             wanted = namespace if root is None else _as_stored(root)
-            return int(connection.execute(query, (time.time(), wanted)).fetchone()[0])
+            return int(connection.execute(query, (time.time(), wanted, wanted)).fetchone()[0])
         finally:
             connection.close()
     except sqlite3.Error:
@@ -373,6 +408,8 @@ class _Connection:
         try:
             # Another program's setting must not bring a write-ahead log that keeps deleted text.
             self._connection.execute("PRAGMA secure_delete = ON")
+            # What another program wrote may be no text; one bad row must not hide the others.
+            self._connection.text_factory = _as_text
             self._connection.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.Error as error:
             self._connection.close()
@@ -391,18 +428,34 @@ class _Connection:
             raise InboxError(error) from None
 
 
+def _spool_prefix(session_id: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32] + "-"
+
+
 def _episode_in(path: str) -> Episode | None:
+    """Returns the episode of a spooled file; None if it holds none.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with open(path, "rb") as file:
+        content = file.read(MOST_SPOOLED_BYTES)
     try:
-        with open(path, "rb") as file:
-            facts = json.loads(file.read(MOST_SPOOLED_BYTES))
+        facts = json.loads(content)
         texts = [facts[name] for name in ("session_id", "ts", "namespace", "request", "outcome")]
         root = facts["root"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     if not all(isinstance(text, str) for text in texts) or not (root is None or isinstance(root, str)):
         return None
     session_id, ts, namespace, request, outcome = texts
     return Episode(session_id=session_id, ts=ts, namespace=namespace, root=root, request=request, outcome=outcome)
+
+
+def _as_text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _as_stored(root: str | None) -> str | bytes | None:
@@ -419,21 +472,29 @@ def _as_stored(root: str | None) -> str | bytes | None:
 def _episode(row: Sequence[Any]) -> Episode:
     session_id, ts, namespace, root, request, outcome, number, revision, ingested = row
     return Episode(
-        session_id=session_id,
-        ts=ts,
-        namespace=namespace,
+        session_id=_as_text(session_id),
+        ts=_as_text(ts),
+        namespace=_as_text(namespace),
         root=os.fsdecode(root) if isinstance(root, bytes) else root,
-        request=request,
-        outcome=outcome,
+        request=_as_text(request),
+        outcome=_as_text(outcome),
         number=number,
         revision=revision,
         ingested=ingested,
     )
 
 
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
 def _state_of(path: str) -> tuple[int, int, int] | None:
     try:
-        facts = os.stat(path)  # noqa: PTH116
+        facts = os.stat(path)
     except OSError:
         return None
     return facts.st_mtime_ns, facts.st_size, facts.st_ino
@@ -441,4 +502,4 @@ def _state_of(path: str) -> tuple[int, int, int] | None:
 
 def _unlink(path: str) -> None:
     with contextlib.suppress(OSError):
-        os.unlink(path)  # noqa: PTH108
+        os.unlink(path)

@@ -28,10 +28,10 @@ def home_folder(environ: Mapping[str, str]) -> str:
     given = environ.get(ENV_PREFIX + "HOME", "").strip()
     if given:
         return absolute(given)
-    home = os.path.expanduser("~")  # noqa: PTH111
-    if not os.path.isabs(home):  # noqa: PTH117
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):
         raise OSError("there is no home folder")
-    return os.path.join(home, ".subconscious-mcp")  # noqa: PTH118
+    return os.path.join(home, ".subconscious-mcp")
 
 
 def absolute(text: str, base: str | None = None) -> str:
@@ -44,18 +44,18 @@ def absolute(text: str, base: str | None = None) -> str:
     Raises:
         OSError: The home folder that the path begins with is not known, or the working directory.
     """
-    path = os.path.expanduser(text)  # noqa: PTH111
+    path = os.path.expanduser(text)
     if path.startswith("~"):
         raise OSError("the home folder is not known")
     if base is not None:
-        path = os.path.join(base, path)  # noqa: PTH118
+        path = os.path.join(base, path)
     # abspath and not realpath: a symbolic link stays what the user wrote.
-    return os.path.abspath(path)  # noqa: PTH100
+    return os.path.abspath(path)
 
 
 def written_settings(home: str) -> dict[str, Any]:
     """Returns what config.json says, or nothing where it cannot be read: `config` tells why."""
-    path = os.path.join(home, "config.json")  # noqa: PTH118
+    path = os.path.join(home, "config.json")
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read()
@@ -77,7 +77,7 @@ def storage_folder(environ: Mapping[str, str], home: str, written: Mapping[str, 
     text = written.get("storage_dir")
     if isinstance(text, str) and text.strip():
         return absolute(text.strip(), home)
-    return os.path.join(home, "data")  # noqa: PTH118
+    return os.path.join(home, "data")
 
 
 def engine_wanted(environ: Mapping[str, str], written: Mapping[str, Any]) -> bool:
@@ -105,15 +105,18 @@ def namespace_name(raw: Any) -> str:
 def capture_wanted(environ: Mapping[str, str], home: str, written: Mapping[str, Any]) -> bool:
     """Returns whether sessions may be captured: whatever is not clearly a yes is a no.
 
-    A config.json that cannot be read is taken for a no if it says anything of capture.
+    A config.json that cannot be parsed is taken for a no if it says anything of capture, and one that
+    cannot be read is a no, because it may.
     """
     given = environ.get(ENV_PREFIX + "CAPTURE_ENABLED", "").strip()
     if not given and "capture_enabled" not in written:
         try:
-            with open(os.path.join(home, "config.json"), "rb") as file:  # noqa: PTH118
+            with open(os.path.join(home, "config.json"), "rb") as file:
                 return bool(written) or b"capture_enabled" not in file.read().replace(b"\0", b"")
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return True
+        except OSError:
+            return False
     value = given or written["capture_enabled"]
     return value is True or str(value).strip().lower() in ON_WORDS
 
@@ -138,7 +141,7 @@ def project_folder(environ: Mapping[str, str], said: str) -> str:
     if given:
         return given
     try:
-        return os.getcwd()  # noqa: PTH109
+        return os.getcwd()
     except OSError:
         # It was deleted: it is nobody's project any more.
         return os.sep

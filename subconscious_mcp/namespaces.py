@@ -7,9 +7,12 @@ A home folder and the root of a file system are nobody's project: their namespac
 
 from __future__ import annotations
 
-import hashlib
+import os
 import re
-from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DEFAULT = "default"
 _PLAIN = re.compile(r"[a-z0-9_][a-z0-9._-]{0,63}")
@@ -27,13 +30,13 @@ class Derived:
 
     __slots__ = ("name", "reason", "root")
 
-    def __init__(self, name: str, root: Path | None, reason: str) -> None:
+    def __init__(self, name: str, root: str | None, reason: str) -> None:
         self.name = name
         self.root = root
         self.reason = reason
 
 
-def derive(asked: str | None, start: Path, home: Path | None) -> Derived:
+def derive(asked: str | None, start: str | os.PathLike[str], home: str | os.PathLike[str] | None) -> Derived:
     """Derives the namespace of a session.
 
     Args:
@@ -44,67 +47,89 @@ def derive(asked: str | None, start: Path, home: Path | None) -> Derived:
     """
     if asked is not None:
         return Derived(asked, None, "asked for")
-    folder = _resolved(start)
+    folder = _resolved(os.fspath(start))
     root = repository_root(folder)
     reason = "git repository" if root is not None else "folder"
     root = root or folder
-    if root == root.parent or (home is not None and root == _resolved(home)):
+    if root == os.path.dirname(root) or (home is not None and root == _resolved(os.fspath(home))):
         return Derived(DEFAULT, None, "no project here")
-    name = root.name.removesuffix(".git") if reason == "git repository" else root.name
+    name = os.path.basename(root)
+    if reason == "git repository":
+        name = name.removesuffix(".git")
     # A folder may be called anything; a name is printable and bounded.
     name = "".join(c if c.isprintable() else "_" for c in name)[:100].strip() or "project"
     if name == DEFAULT:
         # A folder of that name must not land in the namespace of everything without a project.
-        name = f"{DEFAULT}-{short_hash(str(root))}"
+        name = f"{DEFAULT}-{short_hash(root)}"
     return Derived(name, root, f"{reason} {root}")
 
 
-def repository_root(folder: Path) -> Path | None:
+def repository_root(folder: str | os.PathLike[str]) -> str | None:
     """Returns the root folder of the git repository that `folder` is in, or None.
 
     A worktree belongs to its repository, so the repository's root is returned for it. A
     submodule is a project of its own. A bare repository is its own root.
     """
-    for here in (folder, *folder.parents):
-        marker = here / ".git"
+    for here in _upwards(os.fspath(folder)):
+        marker = os.path.join(here, ".git")
         try:
-            if marker.is_dir():
+            if os.path.isdir(marker):
                 return here
-            if marker.is_file():
-                return _root_behind(marker) or here
-            if (here / "HEAD").is_file() and (here / "objects").is_dir() and (here / "refs").is_dir():
+            if os.path.isfile(marker):
+                return _root_behind(here, marker) or here
+            if (
+                os.path.isfile(os.path.join(here, "HEAD"))
+                and os.path.isdir(os.path.join(here, "objects"))
+                and os.path.isdir(os.path.join(here, "refs"))
+            ):
                 # Inside a `.git` folder the project is the folder around it.
-                return here.parent if here.name == ".git" else here
+                return os.path.dirname(here) if os.path.basename(here) == ".git" else here
         except OSError:
             continue
     return None
 
 
-def _root_behind(marker: Path) -> Path | None:
+def _upwards(folder: str) -> Iterator[str]:
+    while True:
+        yield folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above
+
+
+def _root_behind(folder: str, marker: str) -> str | None:
     """Follows the `.git` file of a worktree to its repository; None for a submodule."""
-    text = marker.read_text(encoding="utf-8", errors="surrogateescape")
+    text = _read(marker)
     if not text.startswith("gitdir:"):
         return None
-    git_dir = _resolved(marker.parent / text[len("gitdir:") :].strip())
-    common_file = git_dir / "commondir"
-    if not common_file.is_file():
+    git_dir = _resolved(os.path.join(folder, text[len("gitdir:") :].strip()))
+    common_file = os.path.join(git_dir, "commondir")
+    if not os.path.isfile(common_file):
         return None
-    common = _resolved(git_dir / common_file.read_text(encoding="utf-8", errors="surrogateescape").strip())
-    if not common.is_dir():
+    common = _resolved(os.path.join(git_dir, _read(common_file).strip()))
+    if not os.path.isdir(common):
         return None
-    return common.parent if common.name == ".git" else common
+    return os.path.dirname(common) if os.path.basename(common) == ".git" else common
 
 
-def _resolved(path: Path) -> Path:
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+def _resolved(path: str) -> str:
     try:
-        return path.resolve()
-    except (OSError, RuntimeError, ValueError):
-        # Links in a circle are a RuntimeError before Python 3.13; a damaged `.git` file may name any path.
-        return path.absolute()
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        # A path may hold anything, a NUL too.
+        return os.path.abspath(path)
 
 
 def short_hash(text: str) -> str:
     """Returns eight hexadecimal digits that tell texts apart."""
+    import hashlib
+
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 

@@ -177,8 +177,8 @@ class Engine:
         return True
 
     def _take_start_lock(self) -> None:
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)  # noqa: PTH103
-        path = os.path.join(self.folder, START_LOCK)  # noqa: PTH118
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        path = os.path.join(self.folder, START_LOCK)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _lock(handle)
@@ -241,7 +241,7 @@ main(sys.argv[2], sys.argv[3])
 
 def spawn(folder: str, home: str) -> int:
     """Starts a detached engine: own session, no stdio of ours, not this folder's modules."""
-    package = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    package = os.path.dirname(os.path.abspath(__file__))
     command = [sys.executable, "-c", _START_ENGINE, "subconscious-mcp-engine", folder, home, package]
     # glibc gives every thread a heap of its own, and the engine has many: with two it needs 20 MB less.
     env = {"MALLOC_ARENA_MAX": "2", **os.environ}
@@ -535,7 +535,7 @@ def surroundings() -> dict[str, Any]:
         # The working directory was deleted, or there is no home folder: what is said of it stays as it is.
         pass
     try:
-        folder = os.getcwd()  # noqa: PTH109
+        folder = os.getcwd()
     except OSError:
         folder = ""
     return {"cwd": folder, "env": env}

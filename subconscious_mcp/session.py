@@ -88,7 +88,6 @@ class Session:
     def _scope_on(self, memory: Memory) -> Scope:
         with self._lock:
             if self._scope is None:
-                root = None if self._derived.root is None else str(self._derived.root)
-                self._scope = memory.scope(self._config, self._derived.name, root)
+                self._scope = memory.scope(self._config, self._derived.name, self._derived.root)
                 log.info("Namespace %r (%s).", self._scope.namespace.name, self._derived.reason)
             return self._scope

@@ -36,7 +36,7 @@ def test_a_folder_of_a_repository_belongs_to_its_root(repository: Path) -> None:
     below = repository / "src" / "deep"
     below.mkdir(parents=True)
     derived = derive(None, below, None)
-    assert (derived.name, derived.root) == ("api", repository)
+    assert (derived.name, derived.root) == ("api", str(repository))
 
 
 def test_worktrees_share_their_repositorys_namespace(repository: Path, tmp_path: Path) -> None:
@@ -44,18 +44,18 @@ def test_worktrees_share_their_repositorys_namespace(repository: Path, tmp_path:
     tree.parent.mkdir()
     git(repository, "worktree", "add", "-q", str(tree))
     (tree / "below").mkdir()
-    assert derive(None, tree / "below", None).root == repository
-    assert derive(None, repository / ".git" / "worktrees", None).root == repository
+    assert derive(None, tree / "below", None).root == str(repository)
+    assert derive(None, repository / ".git" / "worktrees", None).root == str(repository)
 
 
 def test_a_bare_repository_is_its_own_root_and_its_worktrees_belong_to_it(repository: Path, tmp_path: Path) -> None:
     bare = tmp_path / "store.git"
     git(tmp_path, "clone", "-q", "--bare", str(repository), str(bare))
     derived = derive(None, bare, None)
-    assert (derived.name, derived.root) == ("store", bare)
+    assert (derived.name, derived.root) == ("store", str(bare))
     tree = tmp_path / "tree"
     git(bare, "worktree", "add", "-q", str(tree), "-b", "other")
-    assert derive(None, tree, None).root == bare
+    assert derive(None, tree, None).root == str(bare)
 
 
 def test_a_submodule_is_a_project_of_its_own(repository: Path, tmp_path: Path) -> None:
@@ -63,14 +63,14 @@ def test_a_submodule_is_a_project_of_its_own(repository: Path, tmp_path: Path) -
     outer.mkdir()
     git(outer, "init", "-q")
     git(outer, "submodule", "add", "-q", str(repository), "lib")
-    assert derive(None, outer / "lib", None).root == outer / "lib"
+    assert derive(None, outer / "lib", None).root == str(outer / "lib")
 
 
 def test_a_folder_without_a_repository_is_its_own_project(tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
     derived = derive(None, folder, None)
-    assert (derived.name, derived.root) == ("notes", folder)
+    assert (derived.name, derived.root) == ("notes", str(folder))
 
 
 def test_home_and_root_are_nobodys_project(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_folder_called_default_does_not_land_among_those_without_a_project(tmp
     folder = tmp_path / "default"
     folder.mkdir()
     derived = derive(None, folder, None)
-    assert derived.root == folder and derived.name.startswith("default-")
+    assert derived.root == str(folder) and derived.name.startswith("default-")
 
 
 def test_odd_folder_names_make_printable_bounded_names(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_broken_git_file_leaves_the_folder_its_own_project(tmp_path: Path) -> 
         folder = tmp_path / f"f{number}"
         folder.mkdir()
         (folder / ".git").write_bytes(text)
-        assert repository_root(folder) == folder
+        assert repository_root(folder) == str(folder)
 
 
 def test_a_worktree_whose_repository_is_gone_is_its_own_project(repository: Path, tmp_path: Path) -> None:
@@ -109,14 +109,14 @@ def test_a_worktree_whose_repository_is_gone_is_its_own_project(repository: Path
     git(repository, "worktree", "add", "-q", str(tree))
     common = next((repository / ".git" / "worktrees").iterdir()) / "commondir"
     common.write_text("/nowhere/at/all\n")
-    assert repository_root(tree) == tree
+    assert repository_root(tree) == str(tree)
 
 
 def test_links_in_a_circle_are_a_folder_like_any_other(tmp_path: Path) -> None:
     (tmp_path / "one").symlink_to(tmp_path / "other")
     (tmp_path / "other").symlink_to(tmp_path / "one")
     derived = derive(None, tmp_path / "one", tmp_path / "other")
-    assert (derived.name, derived.root) == ("one", tmp_path / "one")
+    assert (derived.name, derived.root) == ("one", str(tmp_path / "one"))
 
 
 def test_a_folder_that_cannot_be_looked_into_is_passed_over(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_folder_that_cannot_be_looked_into_is_passed_over(repository: Path, mo
         return is_dir(path)
 
     monkeypatch.setattr(Path, "is_dir", refused)
-    assert repository_root(closed) == repository
+    assert repository_root(closed) == str(repository)
 
 
 def test_file_parts_never_collide_even_where_case_does_not_count() -> None:
