@@ -557,8 +557,8 @@ class LocalStore:
             checked = self._old_checked and not self._doubtful and self._known.keys() <= self._state.ready
         if checked and waiting <= self._known.keys():
             # Nothing but what was written since: the sets need not be counted again.
-            added = self._add_pending({(name.namespace, name.kind): space for name, space in self._known.items()})
             removed = self._remove_strangers()
+            added = self._add_pending({(name.namespace, name.kind): space for name, space in self._known.items()})
             self._free_large_sets({name: self._counts[name] for name in waiting})
             return added, removed
         return self._reconcile_all()
@@ -581,8 +581,8 @@ class LocalStore:
             self._doubtful = False
         self._known = {_SetName(n.key, kind, self._fingerprint): n for n, kind, _ in sets}
         self._counts = {_SetName(n.key, kind, self._fingerprint): count for n, kind, count in sets}
-        added += self._add_pending({(n.key, kind): n for n, kind, _ in sets})
         removed += self._remove_strangers()
+        added += self._add_pending({(n.key, kind): n for n, kind, _ in sets})
         self._free_large_sets(self._counts)
         return added, removed
 
@@ -672,6 +672,11 @@ class LocalStore:
         for name, entry_id in gone:
             by_set.setdefault(name, []).append(entry_id)
         for name, ids in by_set.items():
+            if name.fingerprint == self._fingerprint:
+                # An id may have been used again, as that of a session's episode is: its new vector is added
+                # behind this, also where that was done before and is undone now.
+                for entry_id, key in self.database.keys_of(ids).items():
+                    self._note_pending(name, key, entry_id)
             self.index.remove(name.collection, ids)
         return len(gone)
 

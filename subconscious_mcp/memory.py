@@ -22,7 +22,7 @@ from subconscious_mcp import drift
 from subconscious_mcp.config import MAX_TTL_SECONDS, Config
 from subconscious_mcp.echo_log import EchoLine, EchoLog, log_file
 from subconscious_mcp.embedding import Embedder
-from subconscious_mcp.errors import InvalidArgument, SubconsciousError
+from subconscious_mcp.errors import InvalidArgument, StorageError, SubconsciousError
 from subconscious_mcp.inbox import Episode, Inbox, seconds_of
 from subconscious_mcp.locate import namespace_name
 from subconscious_mcp.records import (
@@ -308,7 +308,8 @@ class Memory:
         self._clean_log(scope, entry.id, [entry.task, entry.answer])
         if entry.kind == "episode" and entry.source.startswith(_SESSION):
             # Else the next session would be told of it again.
-            self._inbox.remove([entry.source.removeprefix(_SESSION)])
+            with _InboxTranslated():
+                self._inbox.remove([entry.source.removeprefix(_SESSION)])
         gone = self.store.forget(scope.namespace, entry_id, request=scope.request)
         self._clean_log(scope, entry.id, [entry.task, entry.answer])
         return gone is not None
@@ -340,9 +341,14 @@ class Memory:
 
     def forget_episodes(self, session_ids: Sequence[str]) -> int:
         """Deletes the episodes of sessions, from the inbox and from memory; returns how many there were."""
-        removed = self._inbox.remove(session_ids)
-        entries = sum(self._forget_anywhere(episode_entry_id(session_id)) for session_id in session_ids)
+        with _InboxTranslated():
+            removed = self._inbox.remove(session_ids)
+        entries = sum(map(self.forget_episode_entry, session_ids))
         return max(removed, entries)
+
+    def forget_episode_entry(self, session_id: str) -> bool:
+        """Deletes the entry that a session's episode became; returns whether there was one."""
+        return self._forget_anywhere(episode_entry_id(session_id))
 
     def _forget_anywhere(self, entry_id: str) -> bool:
         """Deletes an entry wherever it is, and what its namespace's log says of it."""
@@ -384,7 +390,7 @@ class Memory:
         ]
 
     def rename_namespace(self, name: str, new: str) -> None:
-        """Gives a namespace, and its log, another name.
+        """Gives a namespace, its log and its episodes another name.
 
         Raises:
             InvalidArgument: There is no such namespace, or another bears the new name.
@@ -392,6 +398,9 @@ class Memory:
         namespace = self._known_namespace(name)
         new = checked_namespace(new)
         self.store.rename_namespace(namespace, new)
+        with _InboxTranslated():
+            # Else what is pending would bring the old name back.
+            self._inbox.rename(namespace.name, new)
         EchoLog(log_file(self._folder, namespace.name), 1 << 40).move_to(log_file(self._folder, new))
 
     def merge_namespaces(self, name: str, into: str) -> int:
@@ -478,6 +487,19 @@ class Memory:
             self._embedding_again.join(timeout=2.0)
         if self._owns_store:
             self.store.close()
+
+
+class _InboxTranslated:
+    """Tells what keeps the inbox from being used as this package's error."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            why = error.strerror or type(error).__name__
+            hint = "Try again, or see which program has it open."
+            raise StorageError(f"The inbox of captured sessions cannot be used: {why}.", hint) from error
 
 
 class _Bookkeeper:
