@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from subconscious_mcp import __version__, ambient_commands
+from subconscious_mcp import __version__, ambient_commands, install_hooks_command
 from subconscious_mcp.config import resolve
 from subconscious_mcp.engine_client import ask_engine, derived_namespace
 from subconscious_mcp.errors import ConfigError, SubconsciousError, meaning
@@ -75,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_model(commands)
     _add_engine(commands)
     ambient_commands.add_commands(commands)
+    install_hooks_command.add_commands(commands)
     doctor = add_command(commands, "doctor", "examine the storage directory and the model", _doctor)
     doctor.add_argument("--repair", action="store_true", help="mend what can be mended")
     doctor.add_argument("--compact", action="store_true", help="let deleted vectors leave the index's files")

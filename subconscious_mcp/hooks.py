@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from subconscious_mcp.transcripts import Exchange
+
     Event = Mapping[str, Any]
 
+CLAUDE = "claude"
 MOST_EVENT_BYTES = 32 << 20
 MOST_LOG_BYTES = 500_000
 MOST_ID_CHARS = 200
@@ -32,17 +35,19 @@ def run(arguments: list[str]) -> int:
     """Runs the hook of an event; returns 0, always.
 
     Args:
-        arguments: The event's name, as `install-hooks` writes it.
+        arguments: The event's name and maybe `--client NAME`, as `install-hooks` writes them.
     """
     # What this process writes is its user's business alone.
     os.umask(0o077)
     name = arguments[0] if arguments else ""
+    client = arguments[2] if arguments[1:2] == ["--client"] and len(arguments) > 2 else CLAUDE
     try:
         if name not in HOOKS:
             raise ValueError(f"there is no hook {name[:40]!r}; there are {', '.join(HOOKS)}")
-        written = HOOKS[name](_event())
+        event = _as_claude_says_it(_event())
+        written = HOOKS[name](event)
         if written:
-            sys.stdout.buffer.write(written.encode("utf-8", "replace"))
+            sys.stdout.buffer.write(_as_client_reads_it(written, client, event, name).encode("utf-8", "replace"))
             sys.stdout.buffer.flush()
     except BaseException as error:
         _note(name, error)
@@ -62,6 +67,36 @@ def _event() -> Event:
     if not isinstance(event, dict):
         raise TypeError("the event is no JSON object")
     return event
+
+
+def _as_claude_says_it(event: Event) -> Event:
+    """Returns an event with the names that Claude Code gives its parts, where another client has others."""
+    roots = event.get("workspace_roots")
+    others = {
+        "session_id": event.get("sessionId") or event.get("conversation_id"),
+        "transcript_path": event.get("transcriptPath"),
+        "cwd": roots[0] if isinstance(roots, list) and roots else None,
+        # Gemini CLI tells both halves of the exchange.
+        "last_assistant_message": event.get("prompt_response"),
+    }
+    return {**{name: value for name, value in others.items() if value is not None}, **event}
+
+
+_EVENT_NAMES = {
+    "session-start": "SessionStart",
+    "user-prompt-submit": "UserPromptSubmit",
+}
+
+
+def _as_client_reads_it(text: str, client: str, event: Event, name: str) -> str:
+    """Returns what a hook says in the form that its client takes."""
+    if client == "cursor":
+        return json.dumps({"additional_context": text})
+    if client in ("gemini", "vscode"):
+        told = _text(event.get("hook_event_name")) or _EVENT_NAMES.get(name, "")
+        return json.dumps({"hookSpecificOutput": {"hookEventName": told, "additionalContext": text}})
+    # Claude Code and Codex take plain text.
+    return text
 
 
 class _Place:
@@ -97,7 +132,9 @@ def stop(event: Event) -> str:
     from subconscious_mcp.transcripts import last_exchange
 
     path = _text(event.get("transcript_path"))
-    exchange = last_exchange(os.path.expanduser(path) or None, event.get("last_assistant_message"), clean=redact)
+    exchange = last_exchange(path or None, event.get("last_assistant_message"), clean=redact)
+    if exchange is None:
+        exchange = _told_exchange(event)
     if exchange is None:
         return ""
     kept = Inbox(place.folder).leave(
@@ -113,6 +150,17 @@ def stop(event: Event) -> str:
     if kept != "kept":
         _log(place.home, "stop: the inbox is locked or cannot be written; the episode was spooled")
     return ""
+
+
+def _told_exchange(event: Event) -> Exchange | None:
+    """Returns the exchange that the event itself holds, where the client has no transcript that can be read."""
+    from subconscious_mcp.redaction import redact
+    from subconscious_mcp.transcripts import OUTCOME_CHARS, REQUEST_CHARS, Exchange, bounded
+
+    request, outcome = _text(event.get("prompt")), _text(event.get("last_assistant_message"))
+    if not request or not outcome:
+        return None
+    return Exchange(bounded(request, REQUEST_CHARS, redact), bounded(outcome, OUTCOME_CHARS, redact))
 
 
 def session_start(event: Event) -> str:

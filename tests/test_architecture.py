@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "subconscious_mcp"
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"", "errors", "records", "schema", "identity", "locate", "endpoint", "heavy_imports"}),
+    frozenset({"", "errors", "records", "schema", "identity", "locate", "endpoint", "heavy_imports", "json_text"}),
     frozenset(
         {
             "config",
@@ -23,6 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "redaction",
             "transcripts",
             "transcript_records",
+            "client_settings",
         }
     ),
     frozenset(
@@ -39,9 +40,9 @@ LAYERS: tuple[frozenset[str], ...] = (
             "wire",
         }
     ),
-    frozenset({"inbox", "echo_log", "local_store"}),
+    frozenset({"inbox", "echo_log", "local_store", "settings_file", "hook_clients"}),
     frozenset({"drift", "memory"}),
-    frozenset({"opening", "doctor", "ingest", "ambient"}),
+    frozenset({"opening", "doctor", "ingest", "ambient", "install_hooks"}),
     frozenset(
         {
             "render",
@@ -56,7 +57,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         }
     ),
     frozenset({"session", "early_session", "sdk_session", "host", "server", "engine", "pipe", "hooks"}),
-    frozenset({"cli", "engine_client", "ambient_commands", "install_hooks", "client_settings", "__main__"}),
+    frozenset({"cli", "engine_client", "ambient_commands", "install_hooks_command", "__main__"}),
 )
 ENGINES = {
     "chromadb": {"vectors"},
