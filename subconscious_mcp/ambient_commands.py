@@ -86,14 +86,26 @@ def forget(resolved: Resolved, episodes: list[Episode]) -> int:
     served = ask_engine(resolved, "forget episodes", {"session_ids": sessions})
     if served is not None:
         return int(served["payload"]["forgotten"])
-    from subconscious_mcp.opening import open_memory
+    return int(_in_this_process(resolved, lambda memory: memory.forget_episodes(sessions)))
 
-    with _Translated(resolved):
-        memory = open_memory(resolved.config, command="subconscious-mcp episodes")
-        try:
-            return memory.forget_episodes(sessions)
-        finally:
-            memory.close()
+
+def forget_all(resolved: Resolved, project: Derived | None, asked: str | None) -> int:
+    """Deletes all episodes of a project, or of all for None, wherever they are; returns how many there were.
+
+    Args:
+        asked: The namespace where it was asked for by name.
+    """
+    sessions = [episode.session_id for episode in listed(resolved, project, 1 << 40)]
+    values = {"session_ids": sessions, "everywhere": project is None}
+    served = ask_engine(resolved, "wipe episodes", values, asked)
+    if served is not None:
+        return int(served["payload"]["forgotten"])
+
+    def wipe_episodes(memory: Memory) -> int:
+        namespace = None if project is None else memory.store.namespace(project.name, project.root)
+        return memory.wipe_episodes(sessions, namespace)
+
+    return int(_in_this_process(resolved, wipe_episodes))
 
 
 def set_capture(resolved: Resolved, wanted: bool) -> str:
@@ -247,7 +259,7 @@ def _end_engine(resolved: Resolved) -> None:
 def _in_this_process(resolved: Resolved, work: Callable[[Memory], Any]) -> Any:
     from subconscious_mcp.opening import open_memory
 
-    memory = open_memory(resolved.config, command="subconscious-mcp namespace")
+    memory = open_memory(resolved.config, command="a command of subconscious-mcp")
     try:
         return work(memory)
     finally:
@@ -337,11 +349,11 @@ def _forget_episodes(arguments: argparse.Namespace) -> int:
 def _wipe_episodes(arguments: argparse.Namespace) -> int:
     resolved = resolve()
     project = _project(arguments, resolved)
-    wanted = listed(resolved, project, 1 << 40)
+    count = len(listed(resolved, project, 1 << 40))
     whose = "all projects" if project is None else project.name
-    if wanted and not confirmed(f"Delete {len(wanted)} captured sessions of {whose}?", arguments):
+    if not confirmed(f"Delete all captured sessions of {whose} ({count} in the inbox)?", arguments):
         return 1
-    _tell_forgotten(arguments, forget(resolved, wanted))
+    _tell_forgotten(arguments, forget_all(resolved, project, arguments.namespace))
     return 0
 
 

@@ -454,6 +454,12 @@ class Database:
         )
         return _namespace(*rows[0]) if rows else None
 
+    def sources(self, namespace: Namespace | None, kind: Kind) -> list[str]:
+        """Returns what the entries of a kind came from, those of one namespace or of all."""
+        key = None if namespace is None else namespace.key
+        query = "SELECT DISTINCT source FROM entries WHERE kind = ? AND (? IS NULL OR namespace = ?) ORDER BY source"
+        return [source for (source,) in self._read(query, (kind, key, key))]
+
     def entries(self, keys: Sequence[int]) -> dict[int, Entry]:
         """Returns the entries with these keys; keys that are gone are left out."""
         found = {}

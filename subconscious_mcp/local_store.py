@@ -187,6 +187,9 @@ class LocalStore:
     def namespace_of(self, entry_id: str) -> Namespace | None:
         return self.database.namespace_of(entry_id)
 
+    def sources(self, namespace: Namespace | None, kind: Kind) -> list[str]:
+        return self.database.sources(namespace, kind)
+
     def count(self, namespace: Namespace, kinds: Sequence[Kind], now: float) -> int:
         return self.database.count(namespace, kinds, now)
 

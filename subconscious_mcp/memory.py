@@ -346,6 +346,15 @@ class Memory:
         entries = sum(map(self.forget_episode_entry, session_ids))
         return max(removed, entries)
 
+    def wipe_episodes(self, session_ids: Sequence[str], namespace: Namespace | None) -> int:
+        """Deletes the episodes of sessions, and all that became entries, of a namespace or of all; returns how many.
+
+        The inbox may have been deleted since they became entries, so it does not know all of them.
+        """
+        sources = self.store.sources(namespace, "episode")
+        kept = [source.removeprefix(_SESSION) for source in sources if source.startswith(_SESSION)]
+        return self.forget_episodes(list(dict.fromkeys([*session_ids, *kept])))
+
     def forget_episode_entry(self, session_id: str) -> bool:
         """Deletes the entry that a session's episode became; returns whether there was one."""
         return self._forget_anywhere(episode_entry_id(session_id))

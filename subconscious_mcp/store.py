@@ -69,6 +69,9 @@ class Store(Protocol):
     def namespace_of(self, entry_id: str) -> Namespace | None:
         """Returns the namespace of an entry, whichever it is, or None where there is no such entry."""
 
+    def sources(self, namespace: Namespace | None, kind: Kind) -> list[str]:
+        """Returns what the entries of a kind came from, those of one namespace or of all."""
+
     def forget(self, namespace: Namespace, entry_id: str, *, request: str = "") -> Entry | None:
         """Deletes an entry and every byte of its texts; returns what it was, or None."""
 

@@ -52,6 +52,11 @@ def _forget_episodes(memory: Memory, scope: Scope, values: Values) -> Payload:
     return {"forgotten": memory.forget_episodes(values["session_ids"])}
 
 
+def _wipe_episodes(memory: Memory, scope: Scope, values: Values) -> Payload:
+    namespace = None if values["everywhere"] else scope.namespace
+    return {"forgotten": memory.wipe_episodes(values["session_ids"], namespace)}
+
+
 def _namespaces(memory: Memory, scope: Scope, values: Values) -> Payload:
     return {"namespaces": memory.namespaces()}
 
@@ -66,6 +71,7 @@ VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
     "namespaces": _namespaces,
     "near": _near,
     "forget episodes": _forget_episodes,
+    "wipe episodes": _wipe_episodes,
 }
 
 
