@@ -114,6 +114,13 @@ class Episode:
         """The exchange as one text, for people."""
         return f"{self.request} → {self.outcome}"
 
+    def is_same(self, other: Episode) -> bool:
+        """Returns whether the other is the same revision of the same session's."""
+        mine, theirs = (
+            (each.number, each.session_id, each.revision, each.ts, each.request, each.outcome) for each in (self, other)
+        )
+        return mine == theirs
+
 
 def timestamp(seconds: float | None = None) -> str:
     """Returns a time, now by default, as episodes bear it: UTC, to the millisecond, sortable."""
@@ -239,12 +246,20 @@ class Inbox:
         """
         if not os.path.exists(self.path):
             return True
-        # Its time too: in an inbox that was deleted and made again numbers and revisions start anew.
-        marked = self._change(
-            "UPDATE episodes SET ingested = ? WHERE id = ? AND session_id = ? AND revision = ? AND ts = ?",
-            [(episode.revision, episode.number, episode.session_id, episode.revision, episode.ts)],
-        )
-        return marked > 0
+        try:
+            with _Connection(self.path, self._wait_seconds) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                row = connection.execute(f"SELECT {_COLUMNS} FROM episodes WHERE id = ?", (episode.number,)).fetchone()
+                # Compared as they are read: what another program wrote may be no text. The time too: in an
+                # inbox that was deleted and made again numbers and revisions start anew.
+                if row is None or not _episode(row).is_same(episode):
+                    return False
+                connection.execute("UPDATE episodes SET ingested = revision WHERE id = ?", (episode.number,))
+                return True
+        except InboxError as error:
+            if error.empty:
+                return False
+            raise
 
     def listed(self, namespace: str | None, root: str | None, limit: int) -> list[Episode]:
         """Returns the newest episodes of a project, or of all where `namespace` is None."""
