@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from subconscious_mcp import namespaces
 from subconscious_mcp.namespaces import derive, file_part, repository_root
 
 
@@ -119,17 +120,17 @@ def test_links_in_a_circle_are_a_folder_like_any_other(tmp_path: Path) -> None:
     assert (derived.name, derived.root) == ("one", str(tmp_path / "one"))
 
 
-def test_a_folder_that_cannot_be_looked_into_is_passed_over(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_git_file_that_cannot_be_read_is_passed_over(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = repository / "closed"
     closed.mkdir()
-    is_dir = Path.is_dir
+    (closed / ".git").write_text("gitdir: /somewhere")
+    assert repository_root(closed) == str(closed)
 
-    def refused(path: Path) -> bool:
-        if path.parent == closed:
-            raise PermissionError(13, "Permission denied")
-        return is_dir(path)
+    def refused(path: str, **_: object) -> object:
+        assert path == str(closed / ".git")
+        raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "is_dir", refused)
+    monkeypatch.setattr(namespaces, "open", refused, raising=False)
     assert repository_root(closed) == str(repository)
 
 
