@@ -86,4 +86,6 @@ def _counted(count: int, what: str) -> str:
 
 
 def _day(ts: str) -> str:
-    return ts[:16].replace("T", " ") + " UTC"
+    # Outside the quotes: what another program wrote into the inbox may be anything.
+    day = "".join(c for c in ts[:16].replace("T", " ") if c in "0123456789-: ")
+    return f"{day} UTC"
