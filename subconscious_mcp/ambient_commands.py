@@ -122,8 +122,10 @@ def set_capture(resolved: Resolved, wanted: bool) -> str:
         target = path.resolve()
         temporary = target.with_name(f"{target.name}.{os.getpid()}.new")
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(changed)
+        # As it was, whatever the umask.
+        temporary.chmod(mode)
         temporary.replace(target)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be changed: {error}.", 'Set "capture_enabled" in it by hand.') from None
@@ -233,6 +235,18 @@ def namespace_rows(resolved: Resolved) -> list[dict[str, Any]]:
     if served is not None:
         return list(served["payload"]["namespaces"])
     return list(_in_this_process(resolved, lambda memory: memory.namespaces()))
+
+
+def opened_by(resolved: Resolved, derived: Derived) -> str | None:
+    """Returns the name of the namespace that a project or a name opens: it may have been renamed, or merged."""
+    values = {"name": derived.name, "root": derived.root}
+    served = ask_engine(resolved, "find namespace", values)
+    name: str | None = (
+        served["payload"]["name"]
+        if served is not None
+        else _in_this_process(resolved, lambda memory: memory.find_namespace(derived.name, derived.root))
+    )
+    return name
 
 
 def rename(resolved: Resolved, name: str, new: str) -> None:
@@ -393,10 +407,12 @@ def _show_namespace(arguments: argparse.Namespace) -> int:
 
     resolved = resolve()
     derived = derived_namespace(resolved, arguments.name)
-    root = derived.root
-    spaces = namespace_rows(resolved)
-    mine = [s for s in spaces if (s["root"] == root if root is not None else s["name"] == derived.name)]
-    space = {**(mine[0] if mine else {"name": derived.name, "root": root, "entries": {}}), "why": derived.reason}
+    name = opened_by(resolved, derived)
+    mine = [space for space in namespace_rows(resolved) if space["name"] == name]
+    space = {
+        **(mine[0] if mine else {"name": derived.name, "root": derived.root, "entries": {}}),
+        "why": derived.reason,
+    }
     rows = [
         ("name", space["name"]),
         ("project", space["root"] or ""),

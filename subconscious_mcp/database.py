@@ -254,8 +254,6 @@ class Database:
     def merge_namespaces(self, source: Namespace, into: Namespace) -> int:
         """Moves all entries of a namespace into another, which then serves its project too.
 
-        The vector index follows when it is opened the next time.
-
         Returns:
             How many entries were moved.
         """

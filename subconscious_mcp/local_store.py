@@ -165,8 +165,8 @@ class LocalStore:
     def namespace(self, name: str, root: str | None) -> Namespace:
         return self.database.namespace(name, root)
 
-    def find_namespace(self, name: str) -> Namespace | None:
-        return self.database.find_namespace(name, None)
+    def find_namespace(self, name: str, root: str | None = None) -> Namespace | None:
+        return self.database.find_namespace(name, root)
 
     def namespaces(self) -> list[tuple[Namespace, dict[str, int]]]:
         return self.database.namespaces_by_kind()
@@ -177,8 +177,11 @@ class LocalStore:
     def merge_namespaces(self, source: Namespace, into: Namespace) -> int:
         with self._sets_lock:
             moved = self.database.merge_namespaces(source, into)
-            # Loaded anew with what came; the index finds out when it is opened the next time.
+            # Loaded anew with what came, and searched exactly until the index has been compared with it.
             self._sets.clear()
+            self._lose_trust()
+            self._old_checked = False
+        self._wake.set()
         return moved
 
     def entry(self, namespace: Namespace, entry_id: str) -> Entry | None:

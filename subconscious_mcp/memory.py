@@ -398,6 +398,11 @@ class Memory:
             for namespace, kinds in self.store.namespaces()
         ]
 
+    def find_namespace(self, name: str, root: str | None) -> str | None:
+        """Returns the name of the namespace that a project opens, or a name where `root` is None; None for none."""
+        found = self.store.find_namespace(name, root)
+        return None if found is None else found.name
+
     def rename_namespace(self, name: str, new: str) -> None:
         """Gives a namespace, its log and its episodes another name.
 

@@ -21,8 +21,11 @@ class Store(Protocol):
     def namespace(self, name: str, root: str | None) -> Namespace:
         """Returns the namespace of a project, registering it at first sight."""
 
-    def find_namespace(self, name: str) -> Namespace | None:
-        """Returns the namespace that bears a name, or took in the one that bore it; None for neither."""
+    def find_namespace(self, name: str, root: str | None = None) -> Namespace | None:
+        """Returns the namespace of a root, or the one that bears a name where there is none; None if not known.
+
+        One that took in the root's, or the one that bore the name, counts too.
+        """
 
     def namespaces(self) -> list[tuple[Namespace, dict[str, int]]]:
         """Returns every namespace, by name, with its number of entries of each kind."""

@@ -61,6 +61,10 @@ def _namespaces(memory: Memory, scope: Scope, values: Values) -> Payload:
     return {"namespaces": memory.namespaces()}
 
 
+def _find_namespace(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return {"name": memory.find_namespace(**values)}
+
+
 VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
     "remember": _remember,
     "recall": _recall,
@@ -69,6 +73,7 @@ VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
     "stats": _stats,
     "drift": _drift,
     "namespaces": _namespaces,
+    "find namespace": _find_namespace,
     "near": _near,
     "forget episodes": _forget_episodes,
     "wipe episodes": _wipe_episodes,
