@@ -27,6 +27,7 @@ from subconscious_mcp.secret_values import (
     ARGUMENTS,
     COOKIE,
     FAR,
+    GUESSED,
     HASH,
     HEADER,
     LIKELY,
@@ -125,8 +126,8 @@ def _spans(text: str) -> list[Span]:
 # --- the text without escapes -------------------------------------------------------------------
 
 _ESCAPES = (
-    r"(?<!\\)\\+(?:u00([0-7][0-9a-fA-F])|x([2-7][0-9a-fA-F])|([\"'/nrt`$& ])|\r?\n[ \t]*"
-    r"|(?:033|e|u001[bB]|x1[bB])\[[0-9;]*m)"
+    r"(?<!\\)\\+(?:(?:033|e|u001[bB]|x1[bB])\[[0-9;]*m|u00([0-7][0-9a-fA-F])|x([2-7][0-9a-fA-F])|([\"'/nrt`$& ])"
+    r"|\r?\n[ \t]*)"
     r"|%(?:25)*([2-7][0-9a-fA-F]|0[aAdD9])|&(quot|amp|apos|#34|#39|#x27|lt|gt);|\x1b\[[0-9;]*[A-Za-z]"
 )
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "quot": '"', "#34": '"', "apos": "'", "#39": "'", "#x27": "'", "amp": "&"}
@@ -155,18 +156,24 @@ def _unescaped(text: str) -> tuple[str, list[int], list[int]]:
 # --- names and their values ---------------------------------------------------------------------
 
 _ASSIGNED = (
-    r"(?<![A-Za-z0-9_.\-])([A-Za-z0-9_.\-]+)(?![A-Za-z0-9_.\-])([\"'`\])*}?!]{0,4})(?:[ \t]+string\b)?([ \t]{0,30})"
-    r"(?:(?<=[ \t])\[[^\]\n]{0,30}\][ \t]?)?(=>|:=|[=!]==?|:-|[=:：＝|]|(?<=[A-Za-z0-9_])>|(?<=[\"'`]),)([ \t]*)"
+    r"(?<![A-Za-z0-9_.\-])([A-Za-z0-9_.\-]+)(?![A-Za-z0-9_.\-])([\"'`\[\])*}?!]{0,4})"
+    r"(?:[ \t]+(?:As[ \t]+)?[Ss]tring\b)?"
+    r"([ \t]{0,30})(?:(?<=[ \t])\[[^\]\n]{0,30}\][ \t]?)?"
+    r"(=>|:=|[=!]==?|:-|\?\??=|\|\|=?|\?\?|->|→|:(?!:)|[=：＝|]|(?<=[A-Za-z0-9_])>|(?<=[\"'`]),|is:|(?:is|or)(?=[ \t])"
+    r"|(?<=\w)\((?=[\"'])|(?<=[ \t])(?=[\"'][^\s\"']))((?:\*\*)?[ \t]*)"
 )
 _QUOTED = (
     r"[rbfuLRBFU@$]{0,2}(?:\"\"\"((?:[^\"]|\"(?!\"\"))*)\"\"\"|'''((?:[^']|'(?!''))*)'''"
-    r"|\"([^\"\\\n]*(?:\\.[^\"\\\n]*)*)(?:\"|(?=\\?(?:\n|\Z)))|'([^'\\\n]*(?:\\.[^'\\\n]*)*)(?:'|(?=\\?(?:\n|\Z)))"
+    r"|\"([^\"\\\n]*(?:(?:\\.|\"\")[^\"\\\n]*)*)(?:\"|(?=\\?(?:\n|\Z)))"
+    r"|'([^'\\\n]*(?:(?:\\.|'')[^'\\\n]*)*)(?:'|(?=\\?(?:\n|\Z)))"
     r"|`([^`\n]*)`|[“”]([^“”\n]*)”|‘([^‘’\n]*)’|「([^「」\n]*)」)"
 )
 _CLOSING = r"\s|[+%,).;&|?:\]}\\]+(?:[\s\"'+,)]|$)"
 """How a string goes on if its quote was none that opens: `"password: " + value`."""
-_UNQUOTED = r"[^\s<>`\u2018-\u201f\u3000-\u303f\uff00-\uff0f\uff1a-\uff1f]"
-_STOP = r"[;&,|](?=[;&|]?\s|$|[A-Za-z_][\w .\-]{0,40}[=:])|[\"'](?![A-Za-z0-9])|\\[nrt\"']|[\u3040-\u30ff\u4e00-\u9fff]"
+_UNQUOTED = r"(?:\\ |[^\s<>`\u2018-\u201f\u3000-\u303f\uff00-\uff0f\uff1a-\uff1f])"
+_IN_SHELL = r"(?:\\ |<(?!/)|[^\s<\u2018-\u201f\u3000-\u303f\uff00-\uff0f\uff1a-\uff1f])"
+_STOP = r"[;&,|](?=[;&|]?\s|$|[A-Za-z_][\w .\-]{0,40}[=:])|[\"'](?![A-Za-z0-9])|\\[nrt\"']"
+_OTHER_SCRIPT = r"[\u3040-\u30ff\u4e00-\u9fff]"
 _ON_NEXT_LINE = r"[ \t]*(?:\r?\n|\([ \t]*\r?\n?)[ \t]*(?=[\"'][^\"'\n]+[\"'][ \t]*(?:[,;)}\n\r]|\Z))"
 _BLOCK = r"(?:![\w!]+[ \t]+)?[|>][+-]?[0-9]?[+-]?[ \t]*(?:#[^\n]*)?\r?\n"
 _TYPED = r"[\w.\[\] |&?:<>]{1,60}?[ \t]=[ \t]*(?=[\"'])"
@@ -185,6 +192,14 @@ _SCHEME = (
     r"|splunk|aws4-hmac-sha256)[ \t:=]+"
 )
 _ATTRIBUTES = words("path domain expires max-age samesite secure httponly priority version")
+
+
+_HOLDER = (
+    r"[\"']?([\w.-]{1,99})[\"']?(?:[\"'\s,/>}]{0,80}\b[vV](?:alue|ALUE)[\"']?[ \t]*[:=][ \t]*|(?<=[\"'])[ \t]*>"
+    r"|(?<=[\"'])\r?\n\r?\n)"
+)
+"""A name that is itself a value, up to its value: in JSON and YAML, in XML, in a form that is sent."""
+_DOUBTFUL = ("|", ",", "==", "===", "!=", "!==", "||", "??", "or", "(", "", "is", "is:", "->", "→")
 
 
 class _Place:
@@ -229,37 +244,48 @@ def _place_of(text: str, found: re.Match[str]) -> tuple[_Place, int]:
     """Returns what the place of a value says about it, and where the value begins."""
     name, sign, start = found[1], found[4], found.end()
     grade = grade_of(name)
-    place = _Place(grade, found.start(), sign, trusted=bool(found[2]))
+    place = _Place(grade, found.start(), sign, trusted=has(r"[\"'`]", found[2]))
     before = text[max(0, place.origin - 80) : place.origin]
     if sign == "=" and not found[3] and not found[5]:
         place.literal = before.endswith(("?", "&", ";")) or name == name.upper() or name.startswith("-")
     if grade in (PAIR, MAYBE) and (pair := _paired(text, start)) is not None:
-        return _Place(pair[0], start, ":", trusted=True), pair[1]
+        return pair
     if grade == LIKELY and place.literal:
         place.grade = SURE
     elif grade == MAYBE and has(r"(?i)\b(?:api|access|secret|private|auth|client|account)[ -]$", before):
         place.grade = LIKELY
-    if sign == ":" and not found[5] and has(r"\barn:\S*:$", before):
+    if sign == ":" and not found[5] and has(r"\barn:\S*:$|\$\{$", before):
         place.grade = NONE
     elif sign == ":-":
         place.literal = before.endswith("${")
         start = start if place.literal else found.start(4) + 1
     elif sign == ">":
         place.sign, place.grade = "<", grade if before.endswith(("<", ":")) else NONE
-    elif sign in ("|", ",", "==", "===", "!=", "!=="):
-        # Cells, arguments and comparisons: only a literal that tells by itself.
-        place.grade = grade if grade == MAYBE else LIKELY
-        if sign != "|" and compiled(_QUOTED).match(text, start) is None:
+    elif sign in _DOUBTFUL:
+        # Cells, arguments, comparisons, sentences: only a literal that tells by itself.
+        place.grade = _doubted(place.grade, name, sign)
+        if sign not in ("|", "is", "is:", "->", "→") and compiled(_QUOTED).match(text, start) is None:
             place.grade = NONE
     return place, start
 
 
-def _paired(text: str, start: int) -> tuple[str, int] | None:
-    """Finds the value of `{"name": "DB_PASSWORD", "value": ...}` and its kin: its grade and its start."""
-    between = r"[\"']?([\w.-]{1,99})[\"']?[\"'\s,/>}]{0,80}\b[vV](?:alue|ALUE)[\"']?[ \t]*[:=][ \t]*"
-    holder = compiled(between).match(text, start)
+def _doubted(grade: str, name: str, sign: str) -> str:
+    """Returns a grade for where a name stands beside many other things than its value."""
+    if sign == "(" and not name.lower().startswith(("set", "with", "decrypt")):
+        return NONE
+    if sign == "" and (grade == PASSWORD or (grade == SURE and name == name.upper())):
+        return grade
+    return GUESSED if grade == PASSWORD else grade if grade in (GUESSED, MAYBE) else LIKELY
+
+
+def _paired(text: str, start: int) -> tuple[_Place, int] | None:
+    """Finds the value of `{"name": "DB_PASSWORD", "value": ...}` and its kin."""
+    holder = compiled(_HOLDER).match(text, start)
     grade = grade_of(holder[1]) if holder is not None else NONE
-    return (grade, holder.end()) if holder is not None and grade not in (NONE, PAIR, MAYBE) else None
+    if holder is None or grade in (NONE, PAIR, MAYBE):
+        return None
+    sign = "<" if holder[0].endswith(">") else "=" if holder[0].endswith("\n") else ":"
+    return _Place(grade, start, sign, trusted=True, literal=sign == "="), holder.end()
 
 
 def _value(text: str, start: int, place: _Place) -> Iterator[Span]:
@@ -274,10 +300,7 @@ def _value(text: str, start: int, place: _Place) -> Iterator[Span]:
     if place.sign == ":" and (block := compiled(_BLOCK).match(text, start)) is not None:
         yield from _indented(text, block.end(), place.origin) if place.grade != MAYBE else ()
         return
-    if place.sign == ":" and (typed := compiled(_TYPED).match(text, start)) is not None:
-        start = typed.end()
-    elif place.sign in ("=", ":") and (opening := compiled(_ON_NEXT_LINE).match(text, start)) is not None:
-        start = opening.end()
+    start = _behind_type(text, start, place.sign)
     quoted = compiled(_QUOTED).match(text, start)
     if quoted is not None:
         yield from _quoted(text, quoted, place)
@@ -285,13 +308,24 @@ def _value(text: str, start: int, place: _Place) -> Iterator[Span]:
         around = compiled(r"[\"'][^\"'\n]*$").search(text[max(0, place.origin - 40) : place.origin])
         line = compiled(rf"[^\n{around[0][0] if around is not None else ''}]*")
         yield from _parts(text, start, line.match(text, start, start + FAR).end(), place)  # type: ignore[union-attr]
-    elif text.startswith("[", start):
-        end = text.find("]", start, start + FAR)
-        for quoted in compiled(_QUOTED).finditer(text, start, max(end, start)):
+    elif text.startswith("[", start) and (end := text.find("]", start, start + FAR)) >= 0:
+        for quoted in compiled(_QUOTED).finditer(text, start, end):
             if is_random(quoted[quoted.lastindex or 0]):
                 yield quoted.span(quoted.lastindex or 0)
     else:
         yield from _unquoted(text, start, place)
+
+
+def _behind_type(text: str, start: int, sign: str) -> int:
+    """Returns where a value begins behind its YAML tag, its type, or the end of a line."""
+    if sign == ":":
+        tag = compiled(r"(?:(?:&|!!)\w+[ \t]+(?!=))+").match(text, start)
+        start = tag.end() if tag is not None else start
+        typed = compiled(_TYPED).match(text, start)
+        if typed is not None:
+            return typed.end()
+    opening = compiled(_ON_NEXT_LINE).match(text, start) if sign in ("=", ":") else None
+    return opening.end() if opening is not None else start
 
 
 def _quoted(text: str, quoted: re.Match[str], place: _Place) -> Iterator[Span]:
@@ -322,14 +356,17 @@ def _tells(value: str, grade: str) -> bool:
         return False
     if grade == MAYBE:
         return len(bare) >= 16 and is_random(bare) and not matches(HASH, bare) and mixture(bare) > 0.25
-    if grade in (LIKELY, RANDOM):
-        return is_random(bare) and not (grade == RANDOM and "-" in bare and matches(HASH, bare))
+    if grade == GUESSED and len(bare) >= 6 and " " not in bare and has_letter_and_digit(bare):
+        return not is_path(bare) and not has(r"^[0-9.]+[a-z]*$", bare)
+    if grade in (LIKELY, RANDOM, GUESSED):
+        many_uses = grade == RANDOM and (len(bare) < 12 or ("-" in bare and matches(HASH, bare)))
+        return is_random(bare) and not many_uses
     if is_prose(bare):
         return False
     if grade == PASSWORD:
         several = has(r"\w[-_. ]\w|[a-z][A-Z]", bare)
         return bare.lower() not in ("password", "passwd", "pwd") and not (several and _is_name(bare))
-    return not _is_name(bare) and not is_path(bare)
+    return len(bare) >= 3 and not _is_name(bare) and not is_path(bare)
 
 
 def _is_name(value: str) -> bool:
@@ -338,9 +375,9 @@ def _is_name(value: str) -> bool:
 
 
 def _unquoted(text: str, start: int, place: _Place) -> Iterator[Span]:
-    if not place.literal and text.startswith(("(", "{"), start):
+    if text.startswith(("${{", "{{", "$(", "<%") if place.literal else ("(", "{", "${{", "$(", "<%"), start):
         return
-    value = _bare_value(text, start)
+    value = _bare_value(text, start, _IN_SHELL if place.literal else _UNQUOTED)
     end = start + len(value)
     rest = text[end : end + _NEAR].partition("\n")[0].rstrip("\r")
     grade, literal = place.grade, place.literal
@@ -351,7 +388,7 @@ def _unquoted(text: str, start: int, place: _Place) -> Iterator[Span]:
         secret = len(value) >= (4 if grade == PASSWORD else 6)
     elif not _tells(value, grade):
         secret = False
-    elif grade in (LIKELY, RANDOM, MAYBE):
+    elif grade in (LIKELY, GUESSED, RANDOM, MAYBE):
         secret = literal or not plain
     elif literal or not plain:
         secret = literal or value.rstrip("0123456789").lower() not in VARIABLES
@@ -365,18 +402,21 @@ def _unquoted(text: str, start: int, place: _Place) -> Iterator[Span]:
 
 def _is_code(value: str, rest: str, literal: bool) -> bool:
     """Returns whether an unquoted value is code that fetches or holds the secret."""
+    if value.startswith((".*", "[^", "\\S", "\\w", "(.*")):
+        return True  # a regular expression
     if matches(_DOTTED, value):
         return not literal or value.partition(".")[0].lower() in _ROOTS or "::" in value
     return compiled(_FETCHED if literal else _CODE).match(value + rest) is not None
 
 
-def _bare_value(text: str, start: int) -> str:
+def _bare_value(text: str, start: int, kind: str) -> str:
     """Returns the unquoted value at `start`, without the punctuation around it."""
-    found = compiled(_UNQUOTED + "{1,128}").match(text, start)
+    found = compiled(kind + "{1,128}").match(text, start)
     value = found[0] if found is not None else ""
-    if len(value) == 128 and is_random(value[:64]):
-        value += compiled(_UNQUOTED + "*").match(text, start + 128)[0]  # type: ignore[index]
-    stop = compiled(_STOP).search(value, 1)
+    if found is not None and len(value) >= 128 and is_random(value[:64]):
+        value += compiled(kind + "*").match(text, found.end())[0]  # type: ignore[index]
+    # A value in Latin letters ends where Chinese or Japanese goes on.
+    stop = compiled(f"{_STOP}|{_OTHER_SCRIPT}" if value[:1].isascii() else _STOP).search(value, 1)
     value = value[: stop.start()] if stop is not None else value
     value = value.rstrip(",;:\"'")
     while value.endswith((")", "]", "}")) and value.count(value[-1]) > value.count("([{"[")]}".index(value[-1])]):
@@ -386,7 +426,7 @@ def _bare_value(text: str, start: int) -> str:
 
 def _is_plain_secret(before: str, value: str, rest: str, place: _Place) -> bool:
     """Decides on a value that might as well be a word or a variable: where it stands tells."""
-    if value.lower() in VARIABLES or "_" in value or matches(r"(?:[A-Z][a-z]+){2,}", value):
+    if value.lower() in VARIABLES - {"secret"} or "_" in value or matches(r"(?:[A-Z][a-z]+){2,}", value):
         return False
     tight = place.sign == "="
     if place.grade == PASSWORD and tight and has(r"[\s=:;\"']$", before) and compiled(r"[\s\"'&;]|$").match(rest):
@@ -456,11 +496,14 @@ _PLACES = (
         _is_given,
     ),
     ("^://", r"://([^\s/?#:@\"'<>`]{16,})@(?=[\w\[${.-])", is_random),
+    ("^://", r"://[^\s/?#:@\"'<>`]+:(?!\d+[/?#\s])([^\s/?#@\"'<>`]{4,})(?=\s|\Z)", _is_mixed),
     (r"@[\w.-]{1,253}:\d\d", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s:@/\"'<>`]{6,128})@[\w.-]{1,253}:\d{2,5}\b", _is_mixed),
+    (r"@(?:tcp|unix)\(", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s@/\"'<>`]{1,128})@(?:tcp|unix)\(", _is_given),
     ("^jdbc:oracle", r"jdbc:oracle:\w+:[^\s/@]+/(\"[^\"]+\"|[^\s@\"']+)@", _is_given),
     ("^sqlplus", r"sqlplus\s+(?:-\w\s+)?[^\s/@]+/(\"[^\"]+\"|[^\s@\"']+)", _is_given),
     ("^hooks.slack", r"hooks\.slack\.com/\w+/(?:T\w+/B\w+/)?" + _URL_REST, _is_given),
     ("^hooks.zapier", r"hooks\.zapier\.com/hooks/catch/" + _URL_REST, _is_given),
+    ("^/hooks/", r"/hooks/([a-z0-9]{26})(?![a-z0-9])", _is_given),
     ("^.com/api/", r"(?<=discord|cordapp)\.com/api/(?:v\d+/)?webhooks/\d*/?" + _URL_REST, _is_given),
     ("^webhook", r"webhook\.office\.com/webhookb2/" + _URL_REST, _is_given),
     ("^outlook.office", r"outlook\.office(?:365)?\.com/webhook/" + _URL_REST, _is_given),
@@ -488,6 +531,9 @@ _PLACES = (
         r"[ \t]*[^|\n]{0,80}?(?:-S\b|--password-stdin|chpasswd|--with-token|--stdin)",
         _is_given,
     ),
+    ("<<<", r"(?:-S\b|--password-stdin|--with-token)[^\n]{0,80}?<<<[ \t]*[\"']?([^\s\"']+)", _is_given),
+    ("^net user", r"net user \S+ ([^\s/*]\S*)", _is_mixed),
+    ("^/p:", r"(?<=[ \t])/p:(\S+)", _is_given),
     ("^密", r"密[码碼钥鑰][ \t]*(?:[:：=＝]|是|为)[ \t]*([!-~]{6,})", _is_mixed),
     ("^パスワード", r"パスワード[ \t]*(?:[:：=＝]|は)[ \t]*([!-~]{6,})", _is_mixed),
 )
@@ -504,10 +550,15 @@ def _places(text: str) -> Iterator[Span]:
 _NAMED = (
     ("-", r"-(?<![\w-]-)(-?[A-Za-z][A-Za-z0-9_.-]*)(?:[ \t]*\\\r?\n[ \t]*|[ \t]+)(?=[^\s|&;<>-])"),
     ("^ENV", r"ENV[ \t]+([\w.-]+)[ \t]+(?=[^\s=-])"),
-    ("^set", r"(?<!\w)set(?:env|x|[ \t]+-\w+)(?:[ \t]+--?[\w-]+)*[ \t]+([\w.-]+)[ \t]+(?=[^\s=-])"),
+    ("^set", r"(?<!\w)set(?:env|x|[ \t]+-\w+)(?:[ \t]+(?:--?|/)[\w-]+)*[ \t]+([\w.-]+)[ \t]+(?=[^\s=-])"),
     ("^config", r"config(?:ure)?(?:[ \t]+(?:set|add))?(?:[ \t]+--?[\w-]+)*[ \t]+([\w./:@-]+)[ \t]+(?=[^\s=-])"),
-    ("^assword", r"(?<=\b[Pp])(assword)[ \t]+(?=[\"'])"),
-    ("^PASSWORD", r"(PASSWORD)[ \t]+(?=[\"'])"),
+    ("^secret set", r"secret set[ \t]+([\w.-]+)[ \t]+(?:--body|-b)[ \t=]+(?=\S)"),
+    ("^requirepass", r"(requirepass)[ \t]+(?=\S)"),
+    ("^bindpw", r"(bindpw)[ \t]+(?=\S)"),
+    (
+        "^variable",  # of Terraform
+        r"variable[ \t]+\"([\w-]+)\"\s*\{(?:[^{}\"]{0,200}(?:\"[^\"\n]*\")?){0,4}?\bdefault\s*=\s*(?=\")",
+    ),
     ("^IDENTIFIED", r"(IDENTIFIED)[ \t]+BY(?:[ \t]+PASSWORD)?[ \t]+(?=[\"'])"),
     ("^SecureString", r"(SecureString)(?:[ \t]+-String)?[ \t]+(?=[\"'])"),
 )
@@ -518,7 +569,7 @@ def _arguments(text: str) -> Iterator[Span]:
     """Yields the values of flags and commands that take a name and a value."""
     for sign, pattern in _NAMED:
         for found in signed(sign, pattern, text):
-            grade = PASSWORD if found[1] in ("assword", "IDENTIFIED", "SecureString") else grade_of(found[1])
+            grade = PASSWORD if found[1] in ("IDENTIFIED", "SecureString") else grade_of(found[1])
             if grade not in ARGUMENTS:
                 continue
             place = _Place(SURE if grade == LIKELY else grade, found.start(), literal=True)
@@ -526,7 +577,7 @@ def _arguments(text: str) -> Iterator[Span]:
             if quoted is not None:
                 yield from _quoted(text, quoted, place)
                 continue
-            value = _bare_value(text, found.end())
+            value = _bare_value(text, found.end(), _IN_SHELL)
             named = value.lower() in VARIABLES | PROSE or (value.isupper() and grade_of(value)) or is_path(value)
             if value and not named and _tells(value, place.grade):
                 yield found.end(), found.end() + len(value)
@@ -545,9 +596,13 @@ _TOOLS = (
     "sqlcmd",
     "zip",
     "openssl",
+    "smbclient",
+    "lftp",
 )
 _WITH_LOGIN = ("docker", "podman", "nerdctl", "registry", "skopeo", "az", "oc", "argocd")
 _LETTERS = {"curl": "uU", "http": "a", "redis-cli": "a", "sqlcmd": "P", "zip": "P", "openssl": ""}
+_LETTERS |= {"smbclient": "U", "lftp": "u"}
+_BEHIND_USER = {"curl": ":", "http": ":", "smbclient": "%", "lftp": ","}
 _SHORT = (
     r"(?<=[ \t])-([A-Za-z])([= \t]*)([\"']?)([^\s\"']+)\3|(?<=[ \t])--(?:proxy-)?user[= ]([\"']?)([^\s\"']+)\5"
     r"|\bpass:([^\s\"']+)"
@@ -570,9 +625,9 @@ def _commands(text: str) -> Iterator[Span]:
                     continue
                 if flag[2] and tool in ("mysql", "mariadb") and not has_letter_and_digit(flag[4]):
                     continue  # `-p database`
-                if tool in ("curl", "http") or flag[6]:
+                if tool in _BEHIND_USER or flag[6]:
                     # `user:password`; a user alone is none.
-                    user, colon, _ = text[start:end].partition(":")
+                    user, colon, _ = text[start:end].partition(_BEHIND_USER.get(tool, ":"))
                     start += len(user) + len(colon)
                 if not is_nothing(text[start:end]) and text[start] != "-":
                     yield start, end

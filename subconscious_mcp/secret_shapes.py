@@ -75,7 +75,7 @@ def shaped_tokens(text: str) -> Iterator[Span]:
         yield from _prefixed(text, prefix)
     for sign, pattern in _SHAPES:
         for found in signed(sign, r"(?<![A-Za-z0-9])" + pattern, text):
-            if not is_abbreviated(found[0]):
+            if not is_abbreviated(found[0]) and not _is_inside_base64(text, found.start()):
                 yield found.span()
     yield from _aws_secrets(text)
 
@@ -85,7 +85,7 @@ def _prefixed(text: str, prefix: str) -> Iterator[Span]:
     while start >= 0:
         end = start + len(prefix)
         body = compiled(r"[A-Za-z0-9_\-]{1,99}").match(text, end)
-        inside = start > 0 and matches("[A-Za-z0-9]", text[start - 1])
+        inside = (start > 0 and matches("[A-Za-z0-9]", text[start - 1])) or _is_inside_base64(text, start)
         if body is not None and not inside and _is_body(body[0], prefix):
             parts = (
                 r"[A-Za-z0-9_\-+/=]+" if prefix in _BASE64 else r"[A-Za-z0-9_\-]+(?:[.~+/=$][A-Za-z0-9_\-]{6,})*={0,2}"
@@ -99,7 +99,14 @@ def _prefixed(text: str, prefix: str) -> Iterator[Span]:
         start = text.find(prefix, end)
 
 
+def _is_inside_base64(text: str, start: int) -> bool:
+    """Returns whether what begins here is a part of a long run of base64, as of an image."""
+    before = text[max(0, start - 14) : start]
+    return before[-1:] in ("+", "/") and matches("[A-Za-z0-9+/]{14}", before) and mixture(before) > 0.4
+
+
 def _is_body(body: str, prefix: str) -> bool:
+    body = compiled(r"(?:api|oat|admin|sid)\d\d-|v\d-").sub("", body, count=1)
     if len(set(body)) < 5 or is_yours(body):
         return False
     run = max(compiled(r"[A-Za-z0-9]+").findall(body), key=len, default="")
@@ -131,8 +138,9 @@ def _aws_secrets(text: str) -> Iterator[Span]:
 
 _ENDING = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
 _ARMOR = r"(?:[\s\"'>|#*]*[A-Z][A-Za-z]+(?:-[A-Z][A-Za-z]+)?: [^\n\\]{0,200}(?:\\n)?)*"
-_BODY = r"(?:[A-Za-z0-9+/=\s\"'\\,|>#*.…:;_]|\n-(?!-)){0,16000}"
-_BETWEEN = r"(?:\\r|\\n|[\s\"'>|#*+,-])*"
+_BODY = r"(?:[A-Za-z0-9+/=\s\"'\\,|>#*.…:;_→│]|\n-(?!-)){0,16000}"
+_BETWEEN = r"(?:\\r|\\n|[\s\"'>|#*+,-]|(?<=\s)[0-9]{1,5}[ \t]*[\t→|│:])*"
+"""What stands between the lines of a block: quotes, marks of comments and of differences, numbers of lines."""
 _KEY_SIGNS = ("IBAA", "IBAD", "MC4C", "MHcC", "MHQC", "MIGH", "MIGk", "b3Bl")
 _KEY_STARTS = (
     r"(?<![A-Za-z0-9+/])(?:MII[A-Za-z0-9+/]{3}IBA[AD]|MC4CAQAwBQYDK2V|MHcCAQEEI|MHQCAQEEI|MIGHAgEAMBMGBy|MIGkAgEBBD"

@@ -71,14 +71,14 @@ PROSE = words(
     "who via flag option argument parameter value instead before after required takes reads uses used than then so "
     "but authentication reset rotation manager field fields only support"
 )
-_FILLER = r"[*•●xX.#?_\-…·=\s]*"
+_FILLER = r"[*•●xX.#?_~\-…·=\s]*"
 _LEFT_OUT = r"\*{3,}|•{3,}|●{3,}|x{4,}|X{4,}|\.{3,}|…+"
 _YOURS = (
     r"(?i)(?:your|insert|replace|enter|put|add|example|placeholder|dummy|todo|change)[a-z]*(?:[-_ ][a-z]+)*"
-    r"|(?:[a-z]+[-_ ])*(?:here|placeholder|example)"
+    r"|(?:[a-z]+[-_ ])*(?:here|placeholder|example)|(?:required|nullable|sometimes|string)(?:\|[\w:.,]+)*"
 )
 REFERENCE = (
-    r"\$\{+[^}]*\}+|\$\([\s\S]*|\$\w+(?:[.:\[]\S*)?|%\w+%?|\{+[^}]*\}+|<[^<>]*>?|\[[^\]]*\]|#\{[\s\S]*\}|`[\s\S]*"
+    r"\$\{+[^}]*\}+|\$\([\s\S]*|\$\w+(?:[.:\[]\S*)?|%\w+%|%[sdrvq]|%\(\w+\)[sd]|@[\w.]+@|\{+[^}]*\}+|<[^<>]*>?|\[[^\]]*\]|#\{[\s\S]*\}|`[\s\S]*"
     r"|!\w[\w.:!-]*|@\w+\([\s\S]*|(?:op|vault|ref\+\w+|arn|env|file|ssm|keyvault|secretsmanager|sops):[\s\S]*"
     r"|[a-zA-Z][\w+.-]*://[\s\S]*|projects/[^/]+/secrets/[\s\S]*"
 )
@@ -111,10 +111,12 @@ def is_masked(value: str) -> bool:
 def is_nothing(value: str) -> bool:
     """Returns whether a value is empty, a filler, a type, or a reference to where the secret is."""
     bare = value.strip(" \t\r\n\"'`,;")
-    if not bare or bare.lower().rstrip(".") in _NOTHING or is_masked(value):
+    if not bare or bare.lower().rstrip(".!?") in _NOTHING or is_masked(value):
         return True
     if len(bare) > _LONG:
         return False
+    if len(bare) < 4 and not any(map(str.isalnum, bare)):
+        return True
     return matches(_FILLER, bare) or is_yours(bare) or matches(REFERENCE, bare) or is_abbreviated(bare)
 
 
@@ -153,7 +155,9 @@ def is_path(value: str) -> bool:
 
 def is_random(value: str) -> bool:
     """Returns whether a value is nothing that people name things with."""
-    if len(value) < 8 or " " in value or matches(_NUMBER, value) or compiled(_DIGEST).match(value) or is_path(value):
+    if " " in value:
+        return len(value) >= 20 and mixture(value) > 0.45
+    if len(value) < 6 or matches(_NUMBER, value) or compiled(_DIGEST).match(value) or is_path(value):
         return False
     if is_basic(value):
         return True
@@ -174,16 +178,19 @@ def is_basic(value: str) -> bool:
 
 def is_prose(value: str) -> bool:
     """Returns whether a value is a piece of a sentence."""
-    spoken = compiled(r"[a-z']+").findall(value.lower())
-    return " " in value.strip() and len(spoken) > 1 and not (PROSE | VARIABLES).isdisjoint(spoken)
+    spoken = compiled(r"[a-z']{2,}|a").findall(value.lower())
+    if " " not in value.strip() or has(r"[A-Za-z][0-9]|[0-9][A-Za-z]", value):
+        return False
+    return len(spoken) > 1 and not (PROSE | VARIABLES).isdisjoint(spoken)
 
 
 # --- names --------------------------------------------------------------------------------------
 
 # How sure a name makes that its value is secret, from sure downwards; of the last three the value has parts.
-PASSWORD, SURE, LIKELY, RANDOM, MAYBE, NONE = "password", "sure", "likely", "random", "maybe", ""
+PASSWORD, SURE, GUESSED, LIKELY, RANDOM, MAYBE = "password", "sure", "guessed", "likely", "random", "maybe"
+NONE = ""
 HEADER, COOKIE, PAIR = "header", "cookie", "pair"
-ARGUMENTS = (PASSWORD, SURE, LIKELY, RANDOM, MAYBE)
+ARGUMENTS = (PASSWORD, SURE, GUESSED, LIKELY, RANDOM, MAYBE)
 _BEHIND = words(
     "base prod production dev development staging stage test testing live old new primary secondary value plain raw "
     "b64 base64 hex enc encoded local default main plaintext text"
@@ -195,11 +202,11 @@ _HARMLESS = words(
     "eos bos pad unk sep mask cls stop special next prev previous first last current cur page continuation cancel "
     "cancellation end start begin per max min num cost price each one single image audio text word input output "
     "completion prompt reasoning total count pagination cursor sync change routing shard hash range aggregate config "
-    "feature metric tag label shortcut keyboard any no non not bypass by on press modifier query pub"
+    "feature metric tag label shortcut keyboard any no non not bypass by on press modifier query pub gpg pgp"
 )
 """Kinds of keys and tokens that are no secrets: PRIMARY_KEY, next_token."""
 _SECRET_KINDS = words(
-    "api access secret private account auth encryption signing master shared service webhook ssh rsa pgp gpg session "
+    "api access secret private account auth encryption signing master shared service webhook ssh rsa session "
     "app application client consumer license licence deploy deployment admin root user bot refresh id bearer "
     "security personal registry github gitlab npm pypi slack discord telegram aws azure gcp google openai anthropic "
     "stripe hmac jwt fernet decryption encrypt decrypt signature subscription ingest integration project server db "
@@ -211,42 +218,45 @@ _SECRET_KINDS = words(
 )
 _JOINED_NAMES = ("apikey", "authtoken", "accesstoken", "bearertoken", "secretkey", "accesskey", "privatekey", "secret")
 _PASSWORDS = ("password", "passwd", "passphrase", "passwort", "passcode", "kennwort", "mnemonic", "pwd")
-_GIVEN = words("credential credentials cred creds auth pat jwt passwords secrets apikeys passkey")
-_MANY_USES = words("sig signature sid session sessionid otp pin sessid phpsessid jsessionid")
-"""Names that have many uses: only a random value makes them secret."""
+_NO_PASSWORDS = words("pass bypass compass encompass surpass trespass overpass underpass")
+_GIVEN = words("dockerconfigjson credential credentials cred creds auth pat jwt passwords secrets apikeys passkey")
+_OTHER_GRADES = {
+    **dict.fromkeys(words("sig signature salt sid session sessionid otp pin sessid phpsessid jsessionid"), RANDOM),
+    "pass": GUESSED,
+    "authorization": HEADER,
+    "cookie": COOKIE,
+    "cookies": COOKIE,
+}
 
 
 @lru_cache(maxsize=1024)
 def grade_of(name: str) -> str:
     """Returns how sure a name makes that its value is secret."""
-    parts = [word.lower() for word in compiled(_WORD).findall(name[-_MAX_NAME:])]
+    parts = [word.lower() for word in compiled(_WORD).findall(name[-_MAX_NAME:].removeprefix("-D"))]
     while len(parts) > 1 and (parts[-1].isdigit() or parts[-1] in _BEHIND):
         parts.pop()
-    if not parts or name in ("PWD", "OLDPWD"):
+    if not parts:
         return NONE
+    if name in ("PWD", "OLDPWD"):
+        return SURE  # mostly a folder, which a path tells
     last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
     if (
         last.endswith(_PASSWORDS)
         or (before and last in ("pass", "pw"))
-        or last in ("dbpass", "userpass", "smtppass", "rootpass")
+        or last in ("psk", "bindpw", "rootpw", "dbpw")
+        or (last.endswith("pass") and last not in _NO_PASSWORDS)
         or (before in ("seed", "recovery") and last in ("phrase", "words"))
     ):
         return PASSWORD
     stem = compiled("(?:key|token)$").sub("", last)
     if last.endswith(_JOINED_NAMES) or (stem != last and stem in _SECRET_KINDS):
         return SURE
-    if last in ("token", "key", "pass"):
-        if before in _HARMLESS:
-            return NONE
+    if last in ("token", "key", "tokens", "keys"):
+        if last.endswith("s") or before in _HARMLESS:
+            return LIKELY if before in _SECRET_KINDS else NONE
         return SURE if before in _SECRET_KINDS else MAYBE if name.lower() == "key" else LIKELY
-    if last in ("tokens", "keys"):
-        return LIKELY if before in _SECRET_KINDS else NONE
-    if last == "authorization":
-        return HEADER
-    if last in ("cookie", "cookies"):
-        return COOKIE
-    if last in _GIVEN:
+    if last in _GIVEN or (before == "auth" and last == "ident"):
         return LIKELY
-    if last in _MANY_USES:
-        return RANDOM
-    return PAIR if last in ("name", "field", "variable") and not before else NONE
+    if last in ("name", "field", "variable"):
+        return NONE if before else PAIR
+    return _OTHER_GRADES.get(last, NONE)
