@@ -52,6 +52,7 @@ from subconscious_mcp.secret_values import (
     is_prose,
     is_random,
     is_slug,
+    is_spoken,
     matches,
     mixture,
     words,
@@ -179,9 +180,9 @@ _BLOCK = r"(?:![\w!]+[ \t]+)?[|>][+-]?[0-9]?[+-]?[ \t]*(?:#[^\n]*)?\r?\n"
 _TYPED = r"[\w.\[\] |&?:<>]{1,60}?[ \t]=[ \t]*(?=[\"'])"
 _FETCHED = r"[A-Za-z_][\w.]*[(\[].{0,300}[)\]]"
 _CODE = (
-    rf"{_FETCHED}|[A-Za-z_][\w.:>-]*!?[(\[].{{0,200}}[)\]]|[A-Za-z_][\w.]*\($|(?:new|await|not|lambda|async|typeof)\s"
+    rf"{_FETCHED}|[A-Za-z_][\w.:>-]*!?[(\[].{{0,200}}[)\]]|[A-Za-z_][\w.]*[(\[]$|[A-Za-z_]\w*[._]\w+\("
+    r"|(?:new|await|not|lambda|async|typeof)\s|[&*]\w+$|[(\[{]|\$[A-Za-z_]\w*(?:\[|->|\()"
 )
-_CODE += r"|[&*]\w+$|[(\[{]"
 _DOTTED = r"[A-Za-z_]\w*\??(?:(?:\.|->|::)[A-Za-z_]\w*\??)+"
 _ROOTS = words(
     "os self this process settings config cfg conf args env environ ctx context request req options opts params props "
@@ -250,27 +251,45 @@ def _place_of(text: str, found: re.Match[str]) -> tuple[_Place, int]:
         place.literal = before.endswith(("?", "&", ";")) or name == name.upper() or name.startswith("-")
     if grade in (PAIR, MAYBE) and (pair := _paired(text, start)) is not None:
         return pair
-    if grade == LIKELY and place.literal:
-        place.grade = SURE
-    elif grade == MAYBE and has(r"(?i)\b(?:api|access|secret|private|auth|client|account)[ -]$", before):
+    if found[2].count("[") > found[2].count("]"):
+        return _Place(NONE), start
+    if place.literal and grade in (LIKELY, MAYBE) and name.lower() != "key":
+        place.grade = SURE if grade == LIKELY else LIKELY
+    elif (
+        grade == MAYBE
+        and before.endswith((" ", "-"))
+        and has(r"(?i)\b(?:api|access|secret|private|auth|client|account)[ -]$", before)
+    ):
         place.grade = LIKELY
-    if sign == ":" and not found[5] and has(r"\barn:\S*:$|\$\{$", before):
+    if sign == ":" and not found[5] and _is_in_chain(before):
         place.grade = NONE
     elif sign == ":-":
         place.literal = before.endswith("${")
         start = start if place.literal else found.start(4) + 1
     elif sign == ">":
-        place.sign, place.grade = "<", grade if before.endswith(("<", ":")) else NONE
+        tagged = before.endswith(("<", ":")) and grade not in (MAYBE, RANDOM, PAIR)
+        place.sign, place.grade = "<", grade if tagged else NONE
     elif sign in _DOUBTFUL:
         # Cells, arguments, comparisons, sentences: only a literal that tells by itself.
         place.grade = _doubted(place.grade, name, sign)
+        if sign == "|" and not found[3] and not found[5]:
+            place.grade = NONE  # alternatives
         if sign not in ("|", "is", "is:", "->", "→") and compiled(_QUOTED).match(text, start) is None:
             place.grade = NONE
     return place, start
 
 
+def _is_in_chain(before: str) -> bool:
+    """Returns whether a name with a colon is a part of a longer one: `arn:aws:...:secret:name`, `${NAME:?text}`."""
+    return before.endswith("${") or (before.endswith(":") and has(r"\barn:\S*:$", before))
+
+
 def _doubted(grade: str, name: str, sign: str) -> str:
     """Returns a grade for where a name stands beside many other things than its value."""
+    if grade in (PAIR, HEADER, COOKIE, RANDOM) or (sign == "" and grade == GUESSED):
+        return grade if grade in (HEADER, COOKIE) and sign in (",", "(", "==") else NONE
+    if sign == "," and grade == LIKELY and name.lower().endswith("key"):
+        return NONE
     if sign == "(" and not name.lower().startswith(("set", "with", "decrypt")):
         return NONE
     if sign == "" and (grade == PASSWORD or (grade == SURE and name == name.upper())):
@@ -304,6 +323,8 @@ def _value(text: str, start: int, place: _Place) -> Iterator[Span]:
     quoted = compiled(_QUOTED).match(text, start)
     if quoted is not None:
         yield from _quoted(text, quoted, place)
+    elif place.grade in (HEADER, COOKIE) and text[start - 2 : start] == "= ":
+        return  # code
     elif place.grade in (HEADER, COOKIE):
         around = compiled(r"[\"'][^\"'\n]*$").search(text[max(0, place.origin - 40) : place.origin])
         line = compiled(rf"[^\n{around[0][0] if around is not None else ''}]*")
@@ -381,15 +402,15 @@ def _unquoted(text: str, start: int, place: _Place) -> Iterator[Span]:
     end = start + len(value)
     rest = text[end : end + _NEAR].partition("\n")[0].rstrip("\r")
     grade, literal = place.grade, place.literal
-    if not value or is_nothing(value) or _is_code(value, rest, literal):
+    if not value or _is_code(value, rest, literal):
         return
-    plain = matches(r"[A-Za-z][A-Za-z_.\-]*", value) and mixture(value) < 0.45
+    plain = matches(r"[A-Za-z_][A-Za-z_.\-]*", value) and is_spoken(value)
     if value.isdigit() and grade in (PASSWORD, SURE):
         secret = len(value) >= (4 if grade == PASSWORD else 6)
     elif not _tells(value, grade):
         secret = False
     elif grade in (LIKELY, GUESSED, RANDOM, MAYBE):
-        secret = literal or not plain
+        secret = literal or (not plain and matches(r"[\w.+/=~:-]+", value))
     elif literal or not plain:
         secret = literal or value.rstrip("0123456789").lower() not in VARIABLES
     else:
@@ -406,6 +427,8 @@ def _is_code(value: str, rest: str, literal: bool) -> bool:
         return True  # a regular expression
     if matches(_DOTTED, value):
         return not literal or value.partition(".")[0].lower() in _ROOTS or "::" in value
+    if not literal and rest.startswith((" = ", " || ", " ?? ", " or ")):
+        return True
     return compiled(_FETCHED if literal else _CODE).match(value + rest) is not None
 
 
@@ -451,7 +474,13 @@ def _parts(text: str, start: int, end: int, place: _Place) -> Iterator[Span]:
     scheme = compiled(_SCHEME).match(line)
     begin = scheme.end() if scheme is not None else 0
     value = line[begin:].strip()
-    if not value or is_nothing(value) or compiled(REFERENCE).match(value) or value.lower() in VARIABLES | PROSE:
+    if (
+        not value
+        or is_nothing(value)
+        or value.startswith(("${", "$("))
+        or compiled(REFERENCE).match(value)
+        or value.lower() in VARIABLES | PROSE
+    ):
         return
     if "=" in value or not is_prose(value) if scheme is not None else is_random(value.split()[-1]):
         yield start + begin, start + len(text[start:end].rstrip())
@@ -495,7 +524,7 @@ _PLACES = (
         r"://[^\s/?#:@\"'<>`]*:((?!\d+[/?#])[^\s/?#\"'<>`]*|(?!\d{1,5}[/?#])[^\s\"'<>@`]{1,128})@(?=[\w\[${.-])",
         _is_given,
     ),
-    ("^://", r"://([^\s/?#:@\"'<>`]{16,})@(?=[\w\[${.-])", is_random),
+    ("^://", r"(?:(?<=http)|(?<=https))://([^\s/?#:@\"'<>`]{16,})@(?=[\w\[${.-])", is_random),
     ("^://", r"://[^\s/?#:@\"'<>`]+:(?!\d+[/?#\s])([^\s/?#@\"'<>`]{4,})(?=\s|\Z)", _is_mixed),
     (r"@[\w.-]{1,253}:\d\d", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s:@/\"'<>`]{6,128})@[\w.-]{1,253}:\d{2,5}\b", _is_mixed),
     (r"@(?:tcp|unix)\(", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s@/\"'<>`]{1,128})@(?:tcp|unix)\(", _is_given),
@@ -533,7 +562,7 @@ _PLACES = (
     ),
     ("<<<", r"(?:-S\b|--password-stdin|--with-token)[^\n]{0,80}?<<<[ \t]*[\"']?([^\s\"']+)", _is_given),
     ("^net user", r"net user \S+ ([^\s/*]\S*)", _is_mixed),
-    ("^/p:", r"(?<=[ \t])/p:(\S+)", _is_given),
+    ("^/p:", r"(?<=[ \t])/p:([^\s=]+)(?!\S)", _is_mixed),
     ("^密", r"密[码碼钥鑰][ \t]*(?:[:：=＝]|是|为)[ \t]*([!-~]{6,})", _is_mixed),
     ("^パスワード", r"パスワード[ \t]*(?:[:：=＝]|は)[ \t]*([!-~]{6,})", _is_mixed),
 )
@@ -551,7 +580,7 @@ _NAMED = (
     ("-", r"-(?<![\w-]-)(-?[A-Za-z][A-Za-z0-9_.-]*)(?:[ \t]*\\\r?\n[ \t]*|[ \t]+)(?=[^\s|&;<>-])"),
     ("^ENV", r"ENV[ \t]+([\w.-]+)[ \t]+(?=[^\s=-])"),
     ("^set", r"(?<!\w)set(?:env|x|[ \t]+-\w+)(?:[ \t]+(?:--?|/)[\w-]+)*[ \t]+([\w.-]+)[ \t]+(?=[^\s=-])"),
-    ("^config", r"config(?:ure)?(?:[ \t]+(?:set|add))?(?:[ \t]+--?[\w-]+)*[ \t]+([\w./:@-]+)[ \t]+(?=[^\s=-])"),
+    ("^config", r"(?<=[a-z] )config(?:ure)?[ \t]+(?:(?:set|add)[ \t]+|--?[\w-]+[ \t]+)*([\w./:@-]+)[ \t]+(?=[^\s=-])"),
     ("^secret set", r"secret set[ \t]+([\w.-]+)[ \t]+(?:--body|-b)[ \t=]+(?=\S)"),
     ("^requirepass", r"(requirepass)[ \t]+(?=\S)"),
     ("^bindpw", r"(bindpw)[ \t]+(?=\S)"),
@@ -578,7 +607,13 @@ def _arguments(text: str) -> Iterator[Span]:
                 yield from _quoted(text, quoted, place)
                 continue
             value = _bare_value(text, found.end(), _IN_SHELL)
-            named = value.lower() in VARIABLES | PROSE or (value.isupper() and grade_of(value)) or is_path(value)
+            assigned = matches(r"[A-Za-z_]\w*=[^=].*", value)
+            named = (
+                assigned
+                or value.lower() in VARIABLES | PROSE
+                or (value.isupper() and grade_of(value))
+                or is_path(value)
+            )
             if value and not named and _tells(value, place.grade):
                 yield found.end(), found.end() + len(value)
 

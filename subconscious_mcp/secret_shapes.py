@@ -17,6 +17,7 @@ from subconscious_mcp.secret_values import (
     has,
     has_letter_and_digit,
     is_abbreviated,
+    is_spoken,
     is_yours,
     matches,
     mixture,
@@ -40,6 +41,9 @@ _SHAPES = (
     (r"\.atlasv1\.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{10,}"),  # Terraform Cloud
     ("^pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{16,}"),  # Airtable
     ("^key", r"key(?=[A-Za-z]*[0-9])(?=[a-z0-9]*[A-Z])[A-Za-z0-9]{14}(?![A-Za-z0-9])"),  # the same, older
+    ("^ASIA", r"ASIA[A-Z2-7]{16}(?!\w)"),  # AWS
+    ("^SK", r"SK[0-9a-f]{32}"),  # Twilio
+    ("^SG.", r"SG\.[\w-]{16,}(?:\.[\w-]+)?"),  # SendGrid
     ("Q~", r"[\w~.-]{3}[0-9]Q~[\w~.-]{20,}"),  # Azure
     ("^v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{40,}"),  # Cloudflare
     ("NRAL", r"[0-9a-f]{36}NRAL"),  # New Relic
@@ -74,7 +78,7 @@ def shaped_tokens(text: str) -> Iterator[Span]:
     for prefix in PREFIXES | WORDY_PREFIXES:
         yield from _prefixed(text, prefix)
     for sign, pattern in _SHAPES:
-        for found in signed(sign, r"(?<![A-Za-z0-9])" + pattern, text):
+        for found in signed(sign, r"(?a)(?<![A-Za-z0-9])" + pattern, text):
             if not is_abbreviated(found[0]) and not _is_inside_base64(text, found.start()):
                 yield found.span()
     yield from _aws_secrets(text)
@@ -102,7 +106,7 @@ def _prefixed(text: str, prefix: str) -> Iterator[Span]:
 def _is_inside_base64(text: str, start: int) -> bool:
     """Returns whether what begins here is a part of a long run of base64, as of an image."""
     before = text[max(0, start - 14) : start]
-    return before[-1:] in ("+", "/") and matches("[A-Za-z0-9+/]{14}", before) and mixture(before) > 0.4
+    return before[-1:] in ("+", "/") and matches("[A-Za-z0-9+/]{14}", before) and mixture(before) > 0.2
 
 
 def _is_body(body: str, prefix: str) -> bool:
@@ -114,7 +118,9 @@ def _is_body(body: str, prefix: str) -> bool:
         return len(body) >= 6 and (len(run) >= 20 or has("[0-9]", body) or mixture(body) > 0.3)
     # Without a separator, or in common words, the prefix alone says little.
     least = 16 if prefix.isalnum() or prefix in ("sk-", "sk_", "key-", "re_", "secret_") else 8
-    mixed = has_letter_and_digit(run) and not matches(PIECE, run)
+    mixed = has_letter_and_digit(run) and not (matches(PIECE, run) and is_spoken(run))
+    if prefix.isalnum():
+        return mixed and len(run) >= least
     return len(run) >= least and (mixed or mixture(run) > 0.35 or len(run) >= 30)
 
 
@@ -138,13 +144,13 @@ def _aws_secrets(text: str) -> Iterator[Span]:
 
 _ENDING = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
 _ARMOR = r"(?:[\s\"'>|#*]*[A-Z][A-Za-z]+(?:-[A-Z][A-Za-z]+)?: [^\n\\]{0,200}(?:\\n)?)*"
-_BODY = r"(?:[A-Za-z0-9+/=\s\"'\\,|>#*.…:;_→│]|\n-(?!-)){0,16000}"
+_BODY = r"(?:=(?! [^=-])|[A-Za-z0-9+/\s\"'\\,|>#*.…:;_→│]|\n-(?!-)){0,16000}"
 _BETWEEN = r"(?:\\r|\\n|[\s\"'>|#*+,-]|(?<=\s)[0-9]{1,5}[ \t]*[\t→|│:])*"
 """What stands between the lines of a block: quotes, marks of comments and of differences, numbers of lines."""
 _KEY_SIGNS = ("IBAA", "IBAD", "MC4C", "MHcC", "MHQC", "MIGH", "MIGk", "b3Bl")
 _KEY_STARTS = (
     r"(?<![A-Za-z0-9+/])(?:MII[A-Za-z0-9+/]{3}IBA[AD]|MC4CAQAwBQYDK2V|MHcCAQEEI|MHQCAQEEI|MIGHAgEAMBMGBy|MIGkAgEBBD"
-    r"|b3BlbnNzaC1rZXktdjE)"
+    r"|b3BlbnNzaC1rZXktdjE)(?=[A-Za-z0-9+/]{8})"
 )
 """How the base64 of private keys begins, in the formats PKCS 1, PKCS 8, SEC 1 and OpenSSH."""
 

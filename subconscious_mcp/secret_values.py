@@ -38,13 +38,13 @@ PREFIXES = words(
     "sbp_ sb_secret_ sq0atp- sq0csp- PMAK- pscale_tkn_ pscale_pw_ pscale_oauth_ tskey- NRAK- NRJS- NRII- NRIQ- "
     "CFPAT- HRKU- cfut_ cfat_ fm1r_ fm1a_ fm2_ nvapi- lsv2_pt_ lsv2_sk_ tgp_v1_ pcsk_ tvly- xkeysib- xsmtpsib- "
     "rubygems_ CCIPAT_ CCIPRJ_ bkua_ dt0c01. dt0s01. dt0s16. shippo_live_ shippo_test_ duffel_live_ duffel_test_ "
-    "pat-na1- pat-eu1- api_org_ wandb_v1_ esecret_ apify_api_ p8e- AKIA AIza ATATT3 ATCTT3 ATBB AKCp SG. "
+    "pat-na1- pat-eu1- api_org_ wandb_v1_ esecret_ apify_api_ p8e- AKIA AIza ATATT3 ATCTT3 ATBB AKCp "
     "access_token$production$ 1//0"
 )
 """What stands before nothing but random characters."""
 WORDY_PREFIXES = words(
     "sk- sk_ secret_ ntn_ xai- pplx- r8_ pul- fc- csk- sgp_ hf_ npm_ key- rnd_ gsk_ e2b_ jina_ squ_ sqp_ sqa_ nfp_ "
-    "nfo_ nfu_ nfc_ nfb_ fo1_ re_ tfp_ rdme_ vcp_ vck_ vci_ vca_ vcr_ pnu_ PAT- phx_ cio EAAA LTAI dapi SK ASIA EZAK "
+    "nfo_ nfu_ nfc_ nfb_ fo1_ re_ tfp_ rdme_ vcp_ vck_ vci_ vca_ vcr_ pnu_ PAT- phx_ cio EAAA LTAI dapi EZAK "
     "EZTK"
 )
 """What ordinary names begin with too: only a long random run behind it makes it a secret."""
@@ -63,24 +63,29 @@ _NOTHING = words(
 VARIABLES = words(
     "value val x y s t p v k args arg data input output expected actual result res raw other new old current cur "
     "prev next item line node obj user config request req response resp env environ text str match default token key "
-    "secret password passwd pwd pass pw credential credentials auth tok passphrase creds"
+    "secret password passwd pwd pass pw credential credentials auth tok passphrase creds username split keyfile "
+    "certfile parts found entry"
 )
 PROSE = words(
     "a an the is are was be been must should can cannot could may might will would do does not no and or to for from "
     "in into of on off with without by as at if when that this it its your you my our we please has have had which "
     "who via flag option argument parameter value instead before after required takes reads uses used than then so "
-    "but authentication reset rotation manager field fields only support"
+    "but authentication reset rotation manager field fields only support options flags arguments parameters requires "
+    "needs expects accepts given provided missing also both policy pairs"
 )
 _FILLER = r"[*•●xX.#?_~\-…·=\s]*"
 _LEFT_OUT = r"\*{3,}|•{3,}|●{3,}|x{4,}|X{4,}|\.{3,}|…+"
 _YOURS = (
     r"(?i)(?:your|insert|replace|enter|put|add|example|placeholder|dummy|todo|change)[a-z]*(?:[-_ ][a-z]+)*"
-    r"|(?:[a-z]+[-_ ])*(?:here|placeholder|example)|(?:required|nullable|sometimes|string)(?:\|[\w:.,]+)*"
+    r"|(?:[a-z]+[-_ ])*(?:here|placeholder|example)|(?:[a-z]+[-_ ])+value"
+    r"|(?:required|nullable|sometimes|string)(?:\|[\w:.,]+)*"
 )
 REFERENCE = (
-    r"\$\{+[^}]*\}+|\$\([\s\S]*|\$\w+(?:[.:\[]\S*)?|%\w+%|%[sdrvq]|%\(\w+\)[sd]|@[\w.]+@|\{+[^}]*\}+|<[^<>]*>?|\[[^\]]*\]|#\{[\s\S]*\}|`[\s\S]*"
-    r"|!\w[\w.:!-]*|@\w+\([\s\S]*|(?:op|vault|ref\+\w+|arn|env|file|ssm|keyvault|secretsmanager|sops):[\s\S]*"
-    r"|[a-zA-Z][\w+.-]*://[\s\S]*|projects/[^/]+/secrets/[\s\S]*"
+    r"\$\{+[^}]*\}+|\$\([\s\S]*|\$(?:env:)?[A-Za-z_]\w*(?:(?:\.|->)\w+|\[[^\]]*\])*|\$[0-9@*]|\{+[^}]*\}+|<[^<>]*>?"
+    r"|\[[^\]]*\]|#\{[\s\S]*\}|`[\s\S]*|%\w+%|%[sdrvq](?:\W+%[sdrvq])*|%\(\w+\)[sd]|@[\w.]+@|@[\w.]+\([\s\S]*"
+    r"|!(?:Ref|Sub|GetAtt|ImportValue|secret|vault|env|env_var|include)\b[\s\S]*|:[a-z]+:[a-z]*:?|#[0-9a-fA-F]{3,8}"
+    r"|(?:op|vault|ref\+\w+|arn|env|file|ssm|keyvault|secretsmanager|sops):[\s\S]*|projects/[^/]+/secrets/[\s\S]*"
+    r"|[a-zA-Z][\w+.-]*://[\s\S]*|[\^~]\d+(?:\.\d+)*"
 )
 _PATH = (
     r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][\w.@ /\\+-]*|[\w.@/\\-]+\.(?:pem|key|crt|cer|json|txt|env|p12|pfx|jks|ppk|pub|ya?ml"
@@ -90,7 +95,7 @@ HASH = r"(?:0x)?[0-9a-fA-F]{6,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]
 _DIGEST = r"(?:sha\d+|SHA\d+|md5|h1|blake\w+)[-:=]"
 _NUMBER = r"v?[0-9][0-9.,:_/xTZ+-]*[a-zA-Z%]{0,3}"
 _WORD = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
-PIECE = r"[A-Z]?[a-z]*(?:[A-Z][a-z]*)*[0-9]{0,2}|[A-Z]+[a-z]*[0-9]{0,2}|[0-9]+"
+PIECE = r"[A-Z]?[a-z]*(?:[A-Z][a-z]*|[0-9]{1,2}[A-Z][a-z]+)*[0-9]{0,2}|[A-Z]+[a-z]*[0-9]{0,2}|[0-9]+"
 
 
 def matches(pattern: str, value: str) -> bool:
@@ -117,7 +122,7 @@ def is_nothing(value: str) -> bool:
         return False
     if len(bare) < 4 and not any(map(str.isalnum, bare)):
         return True
-    return matches(_FILLER, bare) or is_yours(bare) or matches(REFERENCE, bare) or is_abbreviated(bare)
+    return matches(_FILLER, bare) or is_yours(bare) or matches(REFERENCE, bare.rstrip(".")) or is_abbreviated(bare)
 
 
 def is_yours(value: str) -> bool:
@@ -128,8 +133,10 @@ def is_yours(value: str) -> bool:
 def is_abbreviated(value: str) -> bool:
     """Returns whether a value is a secret of which next to nothing is left: `sk-ant-...`."""
     shown = compiled(_LEFT_OUT).sub("", value)
+    if shown == value:
+        return False
     prefix = max((known for known in PREFIXES if shown.startswith(known)), key=len, default="")
-    return shown != value and len(shown) - len(prefix) < 8
+    return len(shown) - len(prefix) < 8
 
 
 def mixture(value: str) -> float:
@@ -145,7 +152,13 @@ def has_letter_and_digit(value: str) -> bool:
 def is_slug(value: str) -> bool:
     """Returns whether a value is made of words and numbers, as the names of things are."""
     pieces = compiled(r"[-_/\\.: @,()\[\]]+").split(value)
-    return all(matches(PIECE, piece) and mixture(piece) < 0.45 for piece in pieces)
+    return all(matches(PIECE, piece) and is_spoken(piece) for piece in pieces)
+
+
+def is_spoken(value: str) -> bool:
+    """Returns whether letters and their cases change as in words and in CamelCase, not at random."""
+    upper = len(compiled("[A-Z]").findall(value))
+    return len(value) < 8 or mixture(value) < 0.45 or (value.isalpha() and upper < 0.3 * len(value))
 
 
 def is_path(value: str) -> bool:
@@ -155,6 +168,8 @@ def is_path(value: str) -> bool:
 
 def is_random(value: str) -> bool:
     """Returns whether a value is nothing that people name things with."""
+    if has(r"[\[\](){}<>\\|^]", value):
+        return False  # a regular expression, a template
     if " " in value:
         return len(value) >= 20 and mixture(value) > 0.45
     if len(value) < 6 or matches(_NUMBER, value) or compiled(_DIGEST).match(value) or is_path(value):
@@ -206,22 +221,27 @@ _HARMLESS = words(
 )
 """Kinds of keys and tokens that are no secrets: PRIMARY_KEY, next_token."""
 _SECRET_KINDS = words(
-    "api access secret private account auth encryption signing master shared service webhook ssh rsa session "
-    "app application client consumer license licence deploy deployment admin root user bot refresh id bearer "
-    "security personal registry github gitlab npm pypi slack discord telegram aws azure gcp google openai anthropic "
-    "stripe hmac jwt fernet decryption encrypt decrypt signature subscription ingest integration project server db "
-    "redis mongo mysql postgres oauth oauth2 csrf xsrf device push vault login identity management ec dsa ed25519 "
+    "api access secret private account auth encryption signing master shared service webhook ssh rsa session app "
+    "application client consumer license licence deploy deployment admin root user bot refresh id bearer security "
+    "personal registry github gitlab npm pypi slack discord telegram aws azure gcp google openai anthropic stripe "
+    "hmac jwt fernet decryption encrypt decrypt signature subscription ingest integration project server db redis "
+    "mongo mysql postgres oauth oauth2 csrf xsrf device push vault login identity management ec dsa ed25519 "
     "instrumentation sas cloudflare heroku datadog dd twilio sendgrid mailgun sentry hf huggingface docker dockerhub "
     "ci cd circle travis jenkins sonar codecov nuget twine cargo rubygems tf vercel netlify supabase linear notion "
     "figma airtable jira confluence atlassian shopify square paypal notary upload publish read write authorization "
     "authentication authenticity remember reset verification invite"
 )
+_OF_KEYS_DOUBTFUL = words(
+    "id shared registry root client server session device login read write publish upload identity user"
+)
+"""What makes a token a secret, but a key may be one of a dictionary too."""
 _JOINED_NAMES = ("apikey", "authtoken", "accesstoken", "bearertoken", "secretkey", "accesskey", "privatekey", "secret")
 _PASSWORDS = ("password", "passwd", "passphrase", "passwort", "passcode", "kennwort", "mnemonic", "pwd")
-_NO_PASSWORDS = words("pass bypass compass encompass surpass trespass overpass underpass")
+_PASSES = words("storepass keypass dbpass userpass smtppass rootpass adminpass ldappass ftppass sshpass requirepass")
 _GIVEN = words("dockerconfigjson credential credentials cred creds auth pat jwt passwords secrets apikeys passkey")
 _OTHER_GRADES = {
-    **dict.fromkeys(words("sig signature salt sid session sessionid otp pin sessid phpsessid jsessionid"), RANDOM),
+    **dict.fromkeys(("sig", "signature"), MAYBE),
+    **dict.fromkeys(words("salt sid session sessionid otp pin sessid phpsessid jsessionid"), RANDOM),
     "pass": GUESSED,
     "authorization": HEADER,
     "cookie": COOKIE,
@@ -232,7 +252,7 @@ _OTHER_GRADES = {
 @lru_cache(maxsize=1024)
 def grade_of(name: str) -> str:
     """Returns how sure a name makes that its value is secret."""
-    parts = [word.lower() for word in compiled(_WORD).findall(name[-_MAX_NAME:].removeprefix("-D"))]
+    parts = [word.lower() for word in compiled(_WORD).findall(name[-_MAX_NAME:].removeprefix("-D").lstrip("-"))]
     while len(parts) > 1 and (parts[-1].isdigit() or parts[-1] in _BEHIND):
         parts.pop()
     if not parts:
@@ -244,7 +264,7 @@ def grade_of(name: str) -> str:
         last.endswith(_PASSWORDS)
         or (before and last in ("pass", "pw"))
         or last in ("psk", "bindpw", "rootpw", "dbpw")
-        or (last.endswith("pass") and last not in _NO_PASSWORDS)
+        or last in _PASSES
         or (before in ("seed", "recovery") and last in ("phrase", "words"))
     ):
         return PASSWORD
@@ -254,7 +274,9 @@ def grade_of(name: str) -> str:
     if last in ("token", "key", "tokens", "keys"):
         if last.endswith("s") or before in _HARMLESS:
             return LIKELY if before in _SECRET_KINDS else NONE
-        return SURE if before in _SECRET_KINDS else MAYBE if name.lower() == "key" else LIKELY
+        if last == "key" and before in _OF_KEYS_DOUBTFUL:
+            return LIKELY
+        return SURE if before in _SECRET_KINDS else MAYBE if name.lower().lstrip("-") == "key" else LIKELY
     if last in _GIVEN or (before == "auth" and last == "ident"):
         return LIKELY
     if last in ("name", "field", "variable"):
