@@ -319,6 +319,14 @@ past | future
 first | last final
 initial | final
 prefix | suffix
+new | existing current
+free vacant empty | taken occupied
+shorten | lengthen extend prolong
+enqueue | dequeue
+escalate | resolve deescalate
+advance | arrears
+promote | roll_back rollback
+open unpaid outstanding overdue | paid
 leading | trailing
 prepend | append
 prologue | epilogue

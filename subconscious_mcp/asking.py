@@ -9,10 +9,16 @@ from subconscious_mcp.stems import words
 from subconscious_mcp.wording import Found
 
 _SUBJECTS = words("i you we he she it they one there that this the a an my our your these those any")
+_PEOPLE = words("i you we they any there")
+_NEEDED = words("necessary needed required worthwhile advisable recommended")
+_CHECKS = tuple(
+    f"{check} {word} "
+    for check in ("check", "find out", "tell me", "see", "verify", "determine", "test")
+    for word in ("if", "whether")
+)
 _BE = words("is are was were")
 _ABLE = words("can could may will would shall might do does")
 _DID = words("did has have had")
-_ADVICE = words("advisable recommended worthwhile")
 _ASKS = {"why": "why", "when": "when", "where": "where", "who": "who", "whom": "who", "whose": "who"}
 _LEADS = words(
     "tell know me explain understand out see check of about and figure sure wonder wondering find determine show"
@@ -32,7 +38,7 @@ _SAID = {
 }  # fmt: skip
 _ADVISES = (
     r" (?:(?:should|ought|must) (?:we|i|you|the|our|my|this|it|they|one)"
-    r"|(?:do|does) (?:we|i|you|one|it) (?:need|have) to"
+    r"|(?:do|does) (?:we|i|you|one|it) (?:need|require|have to)"
     r"|is it (?:worth|wise|better|safe|ok|okay|necessary|recommended|advisable|smart|sensible|good|bad|best)"
     r"|(?:does|would) it make sense|(?:would|do) you (?:recommend|advise|suggest)|worth it|an? (?:good|bad) idea"
     r"|(?:good|bad) practice|is there (?:any|a) point|would it be (?:better|wise|safe|worth)|worth \w+ing) "
@@ -64,7 +70,7 @@ def compare(query: Reading, stored: Reading) -> list[Found]:
             return [("question", one, other, 0.3)]
         if pair <= _STRONG:
             return [("question", one, other, 0.7)]
-        return [("question", one, other, 0.3)] if pair & {"how", "what", "advice"} else []
+        return [("question", one, other, 0.4 if "how" in pair else 0.2)] if pair & {"how", "what"} else []
     if "advice" in pair:
         return [("modality", one, other, 0.8 if pair & {"do", "how"} else 0.3)]
     if "whether" in pair:
@@ -97,17 +103,25 @@ def form(spoken: list[str]) -> str:
         # "What should I do to ...", "which command do I use to ...": the way to do it.
         way = any(word in ("way", "steps", "command", "procedure", "process", "method", "do") for word in heard[1:6])
         return "how" if way and ("to" in heard or "should" in heard) else "what"
+    return _closed(heard, text)
+
+
+def _closed(heard: list[str], text: str) -> str:
+    """Returns what a text asks for that has no question word."""
+    opening, after = heard[0], heard[1] if len(heard) > 1 else ""
     if text.startswith(_WANTED) and "to" in heard:
         return "do"
-    if len(heard) > 1 and heard[0] in _BE | _DID and (heard[0] in _BE or heard[1] in _SUBJECTS or heard[1][0] == "<"):
+    if opening in _BE and not _NEEDED.isdisjoint(heard[1:10]):
+        return "advice"
+    # "Have the header stick" is a task, "have we deployed" is a question.
+    subjects = _PEOPLE if opening == "have" else _SUBJECTS
+    if (opening in _BE and after) or (opening in _DID and (after in subjects or after.startswith("<"))):
         return "whether"
-    if heard[0] == "does":
+    if opening == "does" or text.startswith(_CHECKS):
         return "whether"
-    if len(heard) > 1 and heard[0] in _ABLE and heard[1] in _SUBJECTS and heard[1] != "you":
+    if opening in _ABLE and after not in ("", "you") and (opening != "do" or after in _SUBJECTS):
         return "whether it can"
-    if heard[0] in _SAYS and not text.startswith(_WISHES):
-        return "say"
-    return "do"
+    return "say" if opening in _SAYS and not text.startswith(_WISHES) else "do"
 
 
 def _said(text: str) -> str:

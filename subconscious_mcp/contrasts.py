@@ -58,7 +58,8 @@ class Contrast:
     """A difference in meaning.
 
     Attributes:
-        kind: What differs.
+        kind: What differs; `date` is a date or a time of day, `question` what is asked (why, when), and
+            `substitution` a word in the place of another, of unknown relation.
         query_value: As the query says it; empty where it says nothing.
         stored_value: As the stored task says it; empty where it says nothing.
         strength: 0..1, how much it speaks against the stored answer.
@@ -84,6 +85,8 @@ def contrasts(query: str, stored: str) -> tuple[Contrast, ...]:
     Args:
         query: What is asked now.
         stored: The task of an entry. Of both at most `WINDOW` characters are compared.
+
+    The first call builds the tables, which takes some ten milliseconds.
     """
     if query == stored:
         return ()
@@ -141,8 +144,9 @@ def _worded(mine: Reading, theirs: Reading) -> list[Found]:
     )
     if pair.turned:
         related = []  # A takes less than B, B more than A.
-    if relations.told_in_order(mine, theirs):
-        found = [one for one in found if {one[1].lower(), one[2].lower()} != {"before", "after"}]
+    timed = [one for one in found if {one[1].lower(), one[2].lower()} == {"before", "after"}]
+    if timed and relations.told_in_order(mine, theirs):
+        found = [one for one in found if one not in timed]
     return [*found, *related, *relations.scopes(mine, theirs, near), *asking.compare(mine, theirs)]
 
 

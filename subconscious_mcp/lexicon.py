@@ -13,7 +13,7 @@ from functools import cache
 from subconscious_mcp.stems import phrase_key, rows, words
 
 _GROUPS = """
-environment: production=prod=live_environment staging=stage_environment=preprod=preproduction development=dev
+environment: production=prod=live=live_environment staging=stage_environment=preprod=preproduction development=dev
     testing_environment=test_environment=qa=uat sandbox demo_environment canary localhost
 database: postgres=postgresql=psql=pg mysql mariadb sqlite=sqlite3 oracle mssql=sql_server mongodb=mongo redis
     cassandra dynamodb=dynamo couchdb couchbase cockroachdb neo4j influxdb clickhouse snowflake bigquery redshift
@@ -86,7 +86,7 @@ number base: binary hexadecimal=hex octal decimal
 data structure: array linked_list stack queue tree graph heap hashmap=hash_map=hash_table tuple dictionary=dict
     set_type list_type vector matrix
 data type: integer=int float double_type string=str boolean=bool char date_type timestamp uuid=guid
-sql clause: where having group_by order_by limit_clause
+sql clause: group_by order_by
 sql join: inner_join left_join right_join full_join cross_join
 sql statement: select insert update truncate
 loop: for_loop while_loop foreach
@@ -94,7 +94,7 @@ log level: debug info warn=warning error fatal trace_level
 http status: ok_status not_found unauthorized_status forbidden_status
 position: left right top bottom center=middle
 direction of compass: north south east west
-step: first second third fourth fifth sixth last
+step: first 2nd third fourth fifth sixth last
 dimension: width height depth length
 measure: size speed weight height age temperature area volume distance price duration
 line part: row column cell
@@ -161,6 +161,12 @@ science: physics chemistry biology mathematics=math=maths geography history psyc
     sociology astronomy
 profession: doctor lawyer engineer teacher nurse accountant architect pilot dentist
 degree: bachelor=bachelors master phd=doctorate mba diploma
+fruit: apple banana orange pear peach plum cherry grape mango pineapple melon strawberry raspberry blueberry lemon
+work tracked: bug feature epic chore
+way of transport: air sea rail
+address of a customer: billing shipping=delivery
+folder: src test docs lib build dist
+loss: lost stolen damaged expired
 animal: dog cat horse cow pig sheep goat chicken duck rabbit hamster parrot snake lion tiger wolf fox elephant
 drink: coffee tea water milk juice beer wine whiskey vodka
 food: rice pasta bread pizza burger steak fish salad soup egg cheese potato tomato
@@ -649,6 +655,11 @@ tool utility
 utility program
 library framework
 model
+long duration length
+tall height high
+wait delay
+write save store
+schedule run
 learnable trainable
 train teach
 dictionary dict
@@ -745,7 +756,7 @@ def is_ordinal(word: str) -> bool:
     return word in _ORDINALS or (word.endswith("th") and word[:-2].isdigit())
 
 
-_ORDINALS = words("first second third fourth fifth sixth")
+_ORDINALS = words("first 2nd third fourth fifth sixth")
 
 
 def rivals_surely(one: str, other: str) -> bool:

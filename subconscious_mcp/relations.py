@@ -199,7 +199,7 @@ def swaps(query: Reading, stored: Reading) -> list[Found]:
 
 
 def _plainly(reading: Reading) -> list[Token]:
-    return [token for token in reading.tokens[:_MOST] if token.stem and token.stem not in _ARTICLES]
+    return [token for token in reading.tokens[:_MOST] if token.stem and not (token.slight and token.stem in _ARTICLES)]
 
 
 _ARTICLES = words("a an the please")
@@ -215,7 +215,7 @@ def _is_even(between: list[Token]) -> bool:
 _SCOPES = {
     phrase_key(word): scope
     for scope, scope_words in {
-        "all": "all every each entire whole everything everyone everybody both",
+        "all": "all every each entire whole everything everyone everybody both anyone anybody",
         "only": "only solely exclusively",
         "except": "except excluding",
         "some": "some few several half most certain",
@@ -271,6 +271,8 @@ def _scoped(reading: Reading) -> dict[str, str]:
     tokens = reading.tokens[:_MOST]
     for place, token in enumerate(tokens):
         scope = _SCOPES.get(token.stem)
+        if scope == "except" and token.text.lower() not in ("except", "excluding", "other than"):
+            continue  # "Exclude" is a task, not its scope.
         if scope and not (token.negated and scope == "only"):
             if scope == "all" and place + 1 < len(tokens) and tokens[place + 1].stem in _CLAUSES:
                 continue  # "All you need".

@@ -82,6 +82,10 @@ class _Side:
             elif len(self.left) < _MOST_LEFT:
                 self.left.append(token)
 
+    def leads(self, token: Token) -> bool:
+        """Tells whether a token is the first that says something: mostly the verb of a task."""
+        return bool(self._content) and self._content[0] is token
+
     def beside(self, token: Token) -> tuple[set[str], set[str]]:
         """Returns what is said before a token and behind it."""
         place = self._place[id(token)]
@@ -171,7 +175,7 @@ class Pair:
             if not relation:
                 continue
             slot = self.slot(one, other)
-            if (one.slight or other.slight) and not slot and relation != "same":
+            if (one.slight or other.slight) and not _counts(relation, slot, one, other):
                 continue
             rank = slot + (0.5 if relation == "same" else weight / 4)
             candidates.append((-rank, one.place, other.place, one, other, relation, weight, slot))
@@ -237,9 +241,12 @@ class Pair:
         return found
 
     def _beside(self, one: Token, other: Token) -> bool:
-        """Tells whether the query has two words side by side: not publicly accessible, not accessible publicly."""
-        places = [place for place, token in enumerate(self.query.tokens) if token.stem in (one.stem, other.stem)]
-        return any(second - first == 1 for first, second in pairwise(places))
+        """Tells whether a text has two words side by side: not publicly accessible, not accessible publicly."""
+        for side in (self.query, self.stored):
+            places = [place for place, token in enumerate(side.tokens) if token.stem in (one.stem, other.stem)]
+            if any(second - first == 1 for first, second in pairwise(places)):
+                return True
+        return False
 
     @staticmethod
     def _denies(side: _Side, token: Token) -> bool:
@@ -261,7 +268,11 @@ class Pair:
         for slot, proper, _, _, one, other in sorted(ranked, key=lambda candidate: candidate[:4]):
             if one in self.query.left and other in self.stored.left:
                 self._take(one, other)
-                strength = (0.1 - 0.15 * slot) * (1.0 if most <= 1 else 0.75 if most == 2 else 0.5)
+                # What a task does has many names, what it does it to has few.
+                verbs = self.query.leads(one) and self.stored.leads(other)
+                strength = (
+                    (0.6 if verbs else 1.0) * (0.1 - 0.15 * slot) * (1.0 if most <= 1 else 0.75 if most == 2 else 0.5)
+                )
                 if proper == -2 or (proper and (lexicon.is_product(one.stem) or lexicon.is_product(other.stem))):
                     found.append(("name", one.text, other.text, round(min(strength + 0.4, 0.8), 2)))
                 else:
@@ -290,6 +301,13 @@ def _is_name(token: Token) -> bool:
 
 def _denied(token: Token) -> str:
     return f"not {token.text}" if token.negated else token.text
+
+
+def _counts(relation: str, slot: int, one: Token, other: Token) -> bool:
+    """Tells whether a relation holds between small words: opposites in one place, or one denied; no names."""
+    if relation == "antonym":
+        return slot > 0 or one.negated != other.negated
+    return relation == "same" or (slot > 0 and relation != "name")
 
 
 def _meets(one: str, other: str) -> bool:

@@ -480,7 +480,7 @@ THE_SAME = {
 
 SUBSTITUTED = """
     How do I peel a mango? | How do I peel a papaya?
-    Describe the billing module | Describe the shipping module
+    Describe the pricing module | Describe the reporting module
     Write a poem about rivers | Write a poem about mountains
     Validate the invoice | Validate the passport
     Draw the login page | Draw the pricing page
