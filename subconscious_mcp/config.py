@@ -21,7 +21,6 @@ MAX_TTL_SECONDS = 100 * 365 * 86_400
 """One hundred years: beyond it a number is a mistake, and sums of times stay exact."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Config:
     """The resolved settings.

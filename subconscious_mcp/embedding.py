@@ -32,7 +32,7 @@ BATCH_TOKENS = 512
 # Threads for one text, and batches at once.
 THREADS = 2
 # Batches from which a session of its own pays: it takes 0.1 s to open and, while it lives, 60 MB.
-BULK_BATCHES = 16
+BULK_BATCHES = 6
 BULK_SECONDS = 20.0
 """How long the session for bulk is kept when nobody uses it."""
 # Texts that are tokenized at once: bounds the memory of the tokenizer's own structures.

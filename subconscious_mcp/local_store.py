@@ -469,11 +469,11 @@ class LocalStore:
         if self._indexer is not None:
             return
         self._fingerprint, self._dimension = fingerprint, dimension
-        self._indexer = threading.Thread(
-            target=self._follow, args=(idle_seconds,), name="subconscious-indexer", daemon=True
-        )
+        indexer = threading.Thread(target=self._follow, args=(idle_seconds,), name="subconscious-indexer", daemon=True)
         self._following = True
-        self._indexer.start()
+        indexer.start()
+        # Only now: `close` may come at any moment, and joins what runs.
+        self._indexer = indexer
 
     def _follow(self, idle_seconds: float) -> None:
         try:

@@ -5,9 +5,15 @@ Importing this module imports the SDK, which takes more than a second: see `earl
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import os
+import signal
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -82,11 +88,36 @@ async def _serve(wire: Wire, session: Session, handover: Handover) -> None:
     to_server, from_wire = anyio.create_memory_object_stream[SessionMessage | Exception](16)
     to_wire, from_server = anyio.create_memory_object_stream[SessionMessage](16)
     feed = _Feed(wire, handover, to_server)
-    async with anyio.create_task_group() as group:
-        group.start_soon(_write, wire, from_server, handover.answered, bool(handover.replay))
-        group.start_soon(feed.run)
-        await server.run(from_wire, to_wire, server.create_initialization_options())
-        group.cancel_scope.cancel()
+    with _woken_by_signals():
+        async with anyio.create_task_group() as group:
+            group.start_soon(_write, wire, from_server, handover.answered, bool(handover.replay))
+            group.start_soon(feed.run)
+            await server.run(from_wire, to_wire, server.create_initialization_options())
+            group.cancel_scope.cancel()
+
+
+@contextmanager
+def _woken_by_signals() -> Iterator[None]:
+    """Lets a signal wake the loop, where this is the thread that gets signals.
+
+    Python's handlers run between two steps of the program: of a signal that comes right before the loop
+    waits, nothing would be seen until the next line.
+    """
+    if os.name == "nt" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    woken, waker = socket.socketpair()
+    with woken, waker:
+        woken.setblocking(False)
+        waker.setblocking(False)
+        loop.add_reader(woken, lambda: woken.recv(64))
+        before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(woken)
 
 
 async def _write(wire: Wire, messages: Any, answered: Any, drop_one: bool) -> None:

@@ -41,7 +41,8 @@ def transcript(path: Path, size: int, *, one_turn: bool = False) -> Path:
             own = f"00000000-0000-4000-8000-{number:012d}"
             message = {"role": kind, "content": content, "id": f"msg_{number}"}
             record = {"type": kind, "uuid": own, "parentUuid": parent, "sessionId": "s", "isSidechain": False}
-            file.write(json.dumps({**record, "message": message, "timestamp": "2026-01-01T00:00:00Z"}) + "\n")
+            whole = {**record, "message": message, "timestamp": "2026-01-01T00:00:00Z"}
+            file.write(json.dumps(whole, separators=(",", ":")) + "\n")  # as Claude Code writes it
             parent = own
 
         line("user", f"Please do this: {next(texts)}")
