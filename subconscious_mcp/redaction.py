@@ -38,7 +38,6 @@ from subconscious_mcp.secret_values import (
     PASSWORD,
     PROSE,
     RANDOM,
-    REFERENCE,
     SURE,
     VARIABLES,
     compiled,
@@ -51,6 +50,7 @@ from subconscious_mcp.secret_values import (
     is_path,
     is_prose,
     is_random,
+    is_reference,
     is_slug,
     is_spoken,
     matches,
@@ -171,11 +171,13 @@ _QUOTED = (
 )
 _CLOSING = r"\s|[+%,).;&|?:\]}\\]+(?:[\s\"'+,)]|$)"
 """How a string goes on if its quote was none that opens: `"password: " + value`."""
-_UNQUOTED = r"(?:\\ |[^\s<>`\u2018-\u201f\u3000-\u303f\uff00-\uff0f\uff1a-\uff1f])"
-_IN_SHELL = r"(?:\\ |<(?!/)|[^\s<\u2018-\u201f\u3000-\u303f\uff00-\uff0f\uff1a-\uff1f])"
+_UNQUOTED = r"(?:\\ |[^\s<>`])"
+_IN_SHELL = r"(?:\\ |<(?!/)|[^\s<])"
 _STOP = r"[;&,|](?=[;&|]?\s|$|[A-Za-z_][\w .\-]{0,40}[=:])|[\"'](?![A-Za-z0-9])|\\[nrt\"']"
-_OTHER_SCRIPT = r"[\u3040-\u30ff\u4e00-\u9fff]"
-_ON_NEXT_LINE = r"[ \t]*(?:\r?\n|\([ \t]*\r?\n?)[ \t]*(?=[\"'][^\"'\n]+[\"'][ \t]*(?:[,;)}\n\r]|\Z))"
+_ON_NEXT_LINE = (
+    r"[ \t]*(?:\r?\n|\([ \t]*\r?\n?)(?:[>|#]|[ \t]*[0-9]{1,5}[→\t])?[ \t]*"
+    r"(?=[\"'][^\"'\n]+[\"'][ \t]*(?:[,;)}\"'\n\r]|\Z))"
+)
 _BLOCK = r"(?:![\w!]+[ \t]+)?[|>][+-]?[0-9]?[+-]?[ \t]*(?:#[^\n]*)?\r?\n"
 _TYPED = r"[\w.\[\] |&?:<>]{1,60}?[ \t]=[ \t]*(?=[\"'])"
 _FETCHED = r"[A-Za-z_][\w.]*[(\[].{0,300}[)\]]"
@@ -258,7 +260,7 @@ def _place_of(text: str, found: re.Match[str]) -> tuple[_Place, int]:
     elif (
         grade == MAYBE
         and before.endswith((" ", "-"))
-        and has(r"(?i)\b(?:api|access|secret|private|auth|client|account)[ -]$", before)
+        and has(r"(?i)\b(?:api|access|secret|private|auth|client|account)[ -]$", before[-9:])
     ):
         place.grade = LIKELY
     if sign == ":" and not found[5] and _is_in_chain(before):
@@ -438,13 +440,21 @@ def _bare_value(text: str, start: int, kind: str) -> str:
     value = found[0] if found is not None else ""
     if found is not None and len(value) >= 128 and is_random(value[:64]):
         value += compiled(kind + "*").match(text, found.end())[0]  # type: ignore[index]
-    # A value in Latin letters ends where Chinese or Japanese goes on.
-    stop = compiled(f"{_STOP}|{_OTHER_SCRIPT}" if value[:1].isascii() else _STOP).search(value, 1)
+    stop = compiled(_STOP).search(value, 1)
     value = value[: stop.start()] if stop is not None else value
+    if not value.isascii():
+        # A value ends at typographic quotes and wide punctuation, one in Latin letters also at Chinese and Japanese.
+        latin = value[0].isascii()
+        value = next((value[:n] for n, sign in enumerate(value) if _ends_value(sign, latin)), value)
     value = value.rstrip(",;:\"'")
     while value.endswith((")", "]", "}")) and value.count(value[-1]) > value.count("([{"[")]}".index(value[-1])]):
         value = value[:-1].rstrip(",;:\"'")
     return value
+
+
+def _ends_value(sign: str, latin: bool) -> bool:
+    wide = "\u3000" <= sign <= "\u303f" or "\uff00" <= sign <= "\uff0f" or "\uff1a" <= sign <= "\uff1f"
+    return "\u2018" <= sign <= "\u201f" or wide or (latin and "\u3040" <= sign <= "\u9fff")
 
 
 def _is_plain_secret(before: str, value: str, rest: str, place: _Place) -> bool:
@@ -478,19 +488,23 @@ def _parts(text: str, start: int, end: int, place: _Place) -> Iterator[Span]:
         not value
         or is_nothing(value)
         or value.startswith(("${", "$("))
-        or compiled(REFERENCE).match(value)
+        or is_reference(value.split(None, 1)[0])
         or value.lower() in VARIABLES | PROSE
     ):
         return
-    if "=" in value or not is_prose(value) if scheme is not None else is_random(value.split()[-1]):
+    if "=" in value or not is_prose(value) if scheme is not None else is_random(value.rsplit(None, 1)[-1]):
         yield start + begin, start + len(text[start:end].rstrip())
 
 
 def _indented(text: str, start: int, origin: int) -> Iterator[Span]:
     """Yields the lines of a YAML block scalar: those that are indented deeper than its name."""
     line = text[max(0, origin - _NEAR) : origin].rpartition("\n")[2]
+    # What quotes or numbers every line is no part of it.
+    line = compiled(r"[ \t]*(?:[>|#][ \t]?|[0-9]{1,5}[→\t])").sub("", line, count=1)
     depth = min(len(line) - len(line.lstrip(" ")) + 1, 40)
-    lines = compiled(rf"(?:[ \t]{{{depth},}}[^\s][^\n]*(?:\n|\Z)|[ \t]*\r?\n)+").match(text, start)
+    lines = compiled(
+        rf"(?:(?:[>|#]|[ \t]*[0-9]{{1,5}}[→\t])?[ \t]{{{depth},}}[^\s][^\n]*(?:\n|\Z)|[ \t]*\r?\n)+"
+    ).match(text, start)
     value = lines[0] if lines is not None else ""
     if not is_nothing(value) and not value.lstrip().startswith("$ANSIBLE_VAULT"):
         yield start + len(value) - len(value.lstrip()), start + len(value.rstrip())
@@ -520,14 +534,14 @@ _URL_REST = r"([^\s\"'<>`)\],;?]+)"
 _PLACES = (
     # A password in a URL, also one that holds a slash or a question mark; a token instead of a user.
     (
-        "^://",
+        "^://&@",
         r"://[^\s/?#:@\"'<>`]*:((?!\d+[/?#])[^\s/?#\"'<>`]*|(?!\d{1,5}[/?#])[^\s\"'<>@`]{1,128})@(?=[\w\[${.-])",
         _is_given,
     ),
-    ("^://", r"(?:(?<=http)|(?<=https))://([^\s/?#:@\"'<>`]{16,})@(?=[\w\[${.-])", is_random),
+    ("^://&@", r"(?:(?<=http)|(?<=https))://([^\s/?#:@\"'<>`]{16,})@(?=[\w\[${.-])", is_random),
     ("^://", r"://[^\s/?#:@\"'<>`]+:(?!\d+[/?#\s])([^\s/?#@\"'<>`]{4,})(?=\s|\Z)", _is_mixed),
-    (r"@[\w.-]{1,253}:\d\d", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s:@/\"'<>`]{6,128})@[\w.-]{1,253}:\d{2,5}\b", _is_mixed),
-    (r"@(?:tcp|unix)\(", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s@/\"'<>`]{1,128})@(?:tcp|unix)\(", _is_given),
+    (r"~@[\w.-]{1,253}:\d\d", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s:@/\"'<>`]{6,128})@[\w.-]{1,253}:\d{2,5}\b", _is_mixed),
+    ("~@[tu][cn][pi]x?\\(", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s@/\"'<>`]{1,128})@(?:tcp|unix)\(", _is_given),
     ("^jdbc:oracle", r"jdbc:oracle:\w+:[^\s/@]+/(\"[^\"]+\"|[^\s@\"']+)@", _is_given),
     ("^sqlplus", r"sqlplus\s+(?:-\w\s+)?[^\s/@]+/(\"[^\"]+\"|[^\s@\"']+)", _is_given),
     ("^hooks.slack", r"hooks\.slack\.com/\w+/(?:T\w+/B\w+/)?" + _URL_REST, _is_given),
@@ -542,20 +556,20 @@ _PLACES = (
     ("^uth", r"(?<=[Aa])uth(?:[ \t]*=[ \t]*)?\(\s*([\"'])[^\"'\n]*\1\s*,\s*([\"'])([^\"'\n]+)\2", _is_given),
     # .netrc on one line and on several; .pgpass; what a program reads from standard input.
     (
-        "^machine",
+        "^machine&passw",
         r"machine\s+\S+(?:\s+(?:login|account|user|port)\s+\S+){0,3}\s+(?:password|passwd)\s+(\S+)",
         _is_argument,
     ),
-    ("^default", r"default\s+login\s+\S+\s+password\s+(\S+)", _is_argument),
-    ("^login", r"(?<![^\s])login[ \t]+\S+[ \t]*\r?\n[ \t]*password[ \t]+(\S+)[ \t]*(?=\r?\n|\Z)", _is_given),
+    ("^default&password", r"default\s+login\s+\S+\s+password\s+(\S+)", _is_argument),
+    ("^login&password", r"(?<![^\s])login[ \t]+\S+[ \t]*\r?\n[ \t]*password[ \t]+(\S+)[ \t]*(?=\r?\n|\Z)", _is_given),
     (
-        r":(?:\d{4,5}|\*):",
+        r"~:(?:\d{4,5}|\*):",
         r"(?<![^\s\"'=(`])[\w.*\\/-]{1,253}:(?:\d{4,5}|\*):[^\s:\"']{1,63}:[^\s:\"']{1,63}:((?:\\.|[^\s:\\\"'])+)"
         r"(?=[\s\"'`)]|\Z)",
         _is_given,
     ),
     (
-        r"\|[^|\n]{0,99}(?:-S\b|-std|chp|--with-t|--std)",
+        r"~\|[^|\n]{0,99}(?:-S\b|-std|chp|--with-t|--std)",
         r"\b(?:echo|printf)(?:[ \t]+-\w+|[ \t]+[\"']%s(?:\\n)?[\"'])?[ \t]+[\"']?([^\s|;&\"']{1,300})[\"']?[ \t]*\|"
         r"[ \t]*[^|\n]{0,80}?(?:-S\b|--password-stdin|chpasswd|--with-token|--stdin)",
         _is_given,
@@ -647,25 +661,30 @@ _SHORT = (
 def _commands(text: str) -> Iterator[Span]:
     """Yields the values of short flags that mean a password to a known command only."""
     for tool in _TOOLS + _WITH_LOGIN if " -" in text or "pass:" in text else ():
-        rest = r"[ \t]+login[ \t]" if tool in _WITH_LOGIN else r"\w*[ \t]"
-        done = 0
-        for found in signed("^" + tool, rf"(?<![\w-]){tool}{rest}", text):
-            if found.start() < done:
+        done = start = 0
+        while (start := text.find(tool, max(start, done))) >= 0:
+            origin, start = start, start + len(tool)
+            called = compiled(r"[ \t]+login[ \t]" if tool in _WITH_LOGIN else r"\w*[ \t]").match(text, start)
+            if called is None or (origin and matches(r"[\w-]", text[origin - 1])):
                 continue
-            done = text.find("\n", found.end(), found.end() + 4 * _NEAR)
-            done = done if done >= 0 else found.end() + 4 * _NEAR
-            for flag in compiled(_SHORT).finditer(text, found.end() - 1, done):
-                start, end = flag.span(4 if flag[1] else flag.lastindex or 0)
-                if flag[1] and flag[1] not in _LETTERS.get(tool, "pw"):
-                    continue
-                if flag[2] and tool in ("mysql", "mariadb") and not has_letter_and_digit(flag[4]):
-                    continue  # `-p database`
-                if tool in _BEHIND_USER or flag[6]:
-                    # `user:password`; a user alone is none.
-                    user, colon, _ = text[start:end].partition(_BEHIND_USER.get(tool, ":"))
-                    start += len(user) + len(colon)
-                if not is_nothing(text[start:end]) and text[start] != "-":
-                    yield start, end
+            done = text.find("\n", called.end(), called.end() + 4 * _NEAR)
+            done = done if done >= 0 else called.end() + 4 * _NEAR
+            for flag in compiled(_SHORT).finditer(text, called.end() - 1, done):
+                yield from _short_flag(text, flag, tool)
+
+
+def _short_flag(text: str, flag: re.Match[str], tool: str) -> Iterator[Span]:
+    start, end = flag.span(4 if flag[1] else flag.lastindex or 0)
+    if flag[1] and flag[1] not in _LETTERS.get(tool, "pw"):
+        return
+    if flag[2] and tool in ("mysql", "mariadb") and not has_letter_and_digit(flag[4]):
+        return  # `-p database`
+    if tool in _BEHIND_USER or flag[6]:
+        # `user:password`; a user alone is none.
+        user, sign, _ = text[start:end].partition(_BEHIND_USER.get(tool, ":"))
+        start += len(user) + len(sign)
+    if not is_nothing(text[start:end]) and text[start] != "-":
+        yield start, end
 
 
 _RULES = (_assignments, shaped_tokens, key_blocks, _places, _arguments, _commands)

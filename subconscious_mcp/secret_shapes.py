@@ -32,22 +32,21 @@ _LENGTHS |= {"github_pat_": 82, "glpat-": 20, "AKIA": 16, "AIza": 35}
 _BASE64 = words("fm1r_ fm1a_ fm2_ glc_ sntrys_ sntryu_ ATATT3 ATCTT3")
 _SHAPES = (
     ("^eyJ", r"eyJ(?:[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*){0,3}|(?:hbGci|0eXAi|raWQi|lbmMi)[\w-]{6,})"),  # JSON web tokens
-    ("-us[0-9]", r"[0-9a-f]{32}-us[0-9]{1,2}"),  # Mailchimp
-    ("-[0-9a-f]{8}-[0-9a-f]{8}", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![\w-])"),  # Mailgun
-    (r":[\w-]{35}", r"(?:bot)?[0-9]{8,12}:(?![0-9a-f]+\b)[\w-]{35}(?![\w-])"),  # Telegram
-    (":AA", r"(?:bot)?[0-9]{6,12}:AA[\w-]{10,}"),  # the same, cut
-    (r"\.[\w-]{6,7}\.[\w-]{20}", r"[MNO][\w-]{22,27}\.[\w-]{6,7}\.[\w-]{20,}"),  # Discord
+    ("~-us[0-9]", r"[0-9a-f]{32}-us[0-9]{1,2}"),  # Mailchimp
+    ("~-[0-9a-f]{8}-[0-9a-f]{8}", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![\w-])"),  # Mailgun
+    (r"~:[\w-]{35}", r"(?:bot)?[0-9]{8,12}:(?![0-9a-f]+\b)[\w-]{35}(?![\w-])"),  # Telegram
+    (r"~:AA[\w-]{10}", r"(?:bot)?[0-9]{6,12}:AA[\w-]{10,}"),  # the same, cut
+    (r"~\.[\w-]{6,7}\.[\w-]{20}", r"[MNO][\w-]{22,27}\.[\w-]{6,7}\.[\w-]{20,}"),  # Discord
     ("^mfa.", r"mfa\.[\w-]{40,}"),
-    (r"\.atlasv1\.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{10,}"),  # Terraform Cloud
+    (".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{10,}"),  # Terraform Cloud
     ("^pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{16,}"),  # Airtable
-    ("^key", r"key(?=[A-Za-z]*[0-9])(?=[a-z0-9]*[A-Z])[A-Za-z0-9]{14}(?![A-Za-z0-9])"),  # the same, older
+    ("^key", r"key[A-Za-z0-9]{14}(?![A-Za-z0-9])"),  # the same, older
     ("^ASIA", r"ASIA[A-Z2-7]{16}(?!\w)"),  # AWS
     ("^SK", r"SK[0-9a-f]{32}"),  # Twilio
     ("^SG.", r"SG\.[\w-]{16,}(?:\.[\w-]+)?"),  # SendGrid
-    ("Q~", r"[\w~.-]{3}[0-9]Q~[\w~.-]{20,}"),  # Azure
+    (r"~Q~[\w~.-]{20}", r"[\w~.-]{3}[0-9]Q~[\w~.-]{20,}"),  # Azure
     ("^v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{40,}"),  # Cloudflare
     ("NRAL", r"[0-9a-f]{36}NRAL"),  # New Relic
-    ("^s.", r"s\.(?=[A-Za-z]*[0-9])(?=[a-z0-9]*[A-Z])[A-Za-z0-9]{24}(?![A-Za-z0-9])"),  # Vault
     ("^IQoJb3JpZ2lu", r"IQoJb3JpZ2lu[\w+/=%-]{20,}"),  # AWS sessions
     ("^FwoGZXIvYXdz", r"FwoGZXIvYXdz[\w+/=%-]{20,}"),
     ("^LS0tLS1CRUdJTi", r"LS0tLS1CRUdJTi(?!BDRVJU|BQVUJM)[A-Za-z0-9+/]{20,}={0,2}"),  # a key block in base64
@@ -58,19 +57,26 @@ _SHAPES = (
 def signed(sign: str, pattern: str, text: str) -> Iterator[re.Match[str]]:
     """Yields the matches of a pattern, if its sign is in the text.
 
-    A sign is a pattern that begins with a plain character, so that it is looked for fast; or `^`
-    and the plain text that every match begins with.
+    A sign is what must be in the text: `^` and what every match begins with; or `~` and a pattern
+    that begins with a plain character, so that it is looked for fast; or plain texts with `&` between.
     """
-    if not sign.startswith("^"):
-        if has(sign, text):
+    if sign.startswith("~"):
+        if has(sign[1:], text):
             yield from compiled(pattern).finditer(text)
         return
-    start = text.find(sign[1:])
+    first, *others = sign.split("&")
+    if not all(other in text for other in others):
+        return
+    if not first.startswith("^"):
+        if first in text:
+            yield from compiled(pattern).finditer(text)
+        return
+    start = text.find(first[1:])
     while start >= 0:
         found = compiled(pattern).match(text, start)
         if found is not None:
             yield found
-        start = text.find(sign[1:], start + 1 if found is None else max(start + 1, found.end()))
+        start = text.find(first[1:], start + 1 if found is None else max(start + 1, found.end()))
 
 
 def shaped_tokens(text: str) -> Iterator[Span]:
@@ -79,7 +85,8 @@ def shaped_tokens(text: str) -> Iterator[Span]:
         yield from _prefixed(text, prefix)
     for sign, pattern in _SHAPES:
         for found in signed(sign, r"(?a)(?<![A-Za-z0-9])" + pattern, text):
-            if not is_abbreviated(found[0]) and not _is_inside_base64(text, found.start()):
+            doubtful = sign == "^key" and (found[0].isalpha() or found[0].islower())
+            if not doubtful and not is_abbreviated(found[0]) and not _is_inside_base64(text, found.start()):
                 yield found.span()
     yield from _aws_secrets(text)
 

@@ -75,12 +75,8 @@ PROSE = words(
 )
 _FILLER = r"[*•●xX.#?_~\-…·=\s]*"
 _LEFT_OUT = r"\*{3,}|•{3,}|●{3,}|x{4,}|X{4,}|\.{3,}|…+"
-_YOURS = (
-    r"(?i)(?:your|insert|replace|enter|put|add|example|placeholder|dummy|todo|change)[a-z]*(?:[-_ ][a-z]+)*"
-    r"|(?:[a-z]+[-_ ])*(?:here|placeholder|example)|(?:[a-z]+[-_ ])+value"
-    r"|(?:required|nullable|sometimes|string)(?:\|[\w:.,]+)*"
-)
-REFERENCE = (
+_YOURS = ("your", "insert", "replace", "enter", "put", "add", "example", "placeholder", "dummy", "todo", "change")
+_REFERENCE = (
     r"\$\{+[^}]*\}+|\$\([\s\S]*|\$(?:env:)?[A-Za-z_]\w*(?:(?:\.|->)\w+|\[[^\]]*\])*|\$[0-9@*]|\{+[^}]*\}+|<[^<>]*>?"
     r"|\[[^\]]*\]|#\{[\s\S]*\}|`[\s\S]*|%\w+%|%[sdrvq](?:\W+%[sdrvq])*|%\(\w+\)[sd]|@[\w.]+@|@[\w.]+\([\s\S]*"
     r"|!(?:Ref|Sub|GetAtt|ImportValue|secret|vault|env|env_var|include)\b[\s\S]*|:[a-z]+:[a-z]*:?|#[0-9a-fA-F]{3,8}"
@@ -122,12 +118,24 @@ def is_nothing(value: str) -> bool:
         return False
     if len(bare) < 4 and not any(map(str.isalnum, bare)):
         return True
-    return matches(_FILLER, bare) or is_yours(bare) or matches(REFERENCE, bare.rstrip(".")) or is_abbreviated(bare)
+    return matches(_FILLER, bare) or is_yours(bare) or is_reference(bare) or is_abbreviated(bare)
+
+
+def is_reference(value: str) -> bool:
+    """Returns whether a value only tells where the secret is: `${TOKEN}`, `op://vault/token`."""
+    if value[0] not in "$%{<[#`@!^~:" and ":" not in value and not value.startswith("projects/"):
+        return False
+    return matches(_REFERENCE, value.rstrip("."))
 
 
 def is_yours(value: str) -> bool:
-    """Returns whether a value only says what belongs there: `your-token-here`."""
-    return matches(_YOURS, value)
+    """Returns whether a value only says what belongs there: `your-token-here`, `required|min:8`."""
+    if value.startswith(("required|", "nullable|", "sometimes|", "string|")):
+        return True
+    parts = value.lower().replace("-", " ").replace("_", " ").split()
+    if not parts or not all(part.isalpha() and part.isascii() for part in parts):
+        return False
+    return parts[0].startswith(_YOURS) or parts[-1] in ("here", "placeholder", "example", "value")
 
 
 def is_abbreviated(value: str) -> bool:
@@ -157,8 +165,15 @@ def is_slug(value: str) -> bool:
 
 def is_spoken(value: str) -> bool:
     """Returns whether letters and their cases change as in words and in CamelCase, not at random."""
-    upper = len(compiled("[A-Z]").findall(value))
-    return len(value) < 8 or mixture(value) < 0.45 or (value.isalpha() and upper < 0.3 * len(value))
+    if len(value) < 8:
+        return True
+    humps = compiled(_WORD).findall(value)
+    upper = len(compiled("[A-Z]").findall(value)) / len(value)
+    if 0.3 <= upper <= 0.85 and len(compiled("[a-z][A-Z]").findall(value)) > 1:
+        return False
+    if any(has("[b-df-hj-np-tv-xz]{5}", hump) for hump in humps) or sum(len(hump) < 3 for hump in humps) > 2:
+        return False
+    return value.isalpha() or mixture(value) < 0.45
 
 
 def is_path(value: str) -> bool:
