@@ -374,7 +374,7 @@ def _quoted(text: str, quoted: re.Match[str], place: _Place) -> Iterator[Span]:
 
 def _tells(value: str, grade: str) -> bool:
     """Returns whether a literal value of a name of this grade is a secret."""
-    bare = value.strip()
+    bare = value.strip(" \t\r\n\"'`")
     if is_nothing(bare):
         return False
     if grade == MAYBE:
@@ -388,6 +388,8 @@ def _tells(value: str, grade: str) -> bool:
         return False
     if grade == PASSWORD:
         several = has(r"\w[-_. ]\w|[a-z][A-Z]", bare)
+        if bare.startswith(("./", "../", "~/")) and is_path(bare):
+            return False
         return bare.lower() not in ("password", "passwd", "pwd") and not (several and _is_name(bare))
     return len(bare) >= 3 and not _is_name(bare) and not is_path(bare)
 
@@ -594,7 +596,11 @@ _NAMED = (
     ("-", r"-(?<![\w-]-)(-?[A-Za-z][A-Za-z0-9_.-]*)(?:[ \t]*\\\r?\n[ \t]*|[ \t]+)(?=[^\s|&;<>-])"),
     ("^ENV", r"ENV[ \t]+([\w.-]+)[ \t]+(?=[^\s=-])"),
     ("^set", r"(?<!\w)set(?:env|x|[ \t]+-\w+)(?:[ \t]+(?:--?|/)[\w-]+)*[ \t]+([\w.-]+)[ \t]+(?=[^\s=-])"),
-    ("^config", r"(?<=[a-z] )config(?:ure)?[ \t]+(?:(?:set|add)[ \t]+|--?[\w-]+[ \t]+)*([\w./:@-]+)[ \t]+(?=[^\s=-])"),
+    (
+        "^config",
+        r"(?:(?<=npm )|(?<=git )|(?<=yarn )|(?<=pip )|(?<=aws ))config(?:ure)?[ \t]+"
+        r"(?:(?:set|add)[ \t]+|--?[\w-]+[ \t]+)*([\w./:@-]+)[ \t]+(?=[^\s=-])",
+    ),
     ("^secret set", r"secret set[ \t]+([\w.-]+)[ \t]+(?:--body|-b)[ \t=]+(?=\S)"),
     ("^requirepass", r"(requirepass)[ \t]+(?=\S)"),
     ("^bindpw", r"(bindpw)[ \t]+(?=\S)"),
@@ -613,7 +619,7 @@ def _arguments(text: str) -> Iterator[Span]:
     for sign, pattern in _NAMED:
         for found in signed(sign, pattern, text):
             grade = PASSWORD if found[1] in ("IDENTIFIED", "SecureString") else grade_of(found[1])
-            if grade not in ARGUMENTS:
+            if grade not in ARGUMENTS or found[1].endswith("keys"):
                 continue
             place = _Place(SURE if grade == LIKELY else grade, found.start(), literal=True)
             quoted = compiled(_QUOTED).match(text, found.end())

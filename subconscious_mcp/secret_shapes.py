@@ -27,7 +27,7 @@ from subconscious_mcp.secret_values import (
 Span = tuple[int, int]
 
 _LENGTHS = dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"), 36)
-_LENGTHS |= {"github_pat_": 82, "glpat-": 20, "AKIA": 16, "AIza": 35}
+_LENGTHS |= {"github_pat_": 82, "glpat-": 20, "AIza": 35}
 """How many characters follow, where that is fixed: what is missing was wrapped to the next line."""
 _BASE64 = words("fm1r_ fm1a_ fm2_ glc_ sntrys_ sntryu_ ATATT3 ATCTT3")
 _SHAPES = (
@@ -41,8 +41,9 @@ _SHAPES = (
     (".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{10,}"),  # Terraform Cloud
     ("^pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{16,}"),  # Airtable
     ("^key", r"key[A-Za-z0-9]{14}(?![A-Za-z0-9])"),  # the same, older
+    ("^AKIA", r"AKIA(?:[A-Z0-9]{16}(?![A-Za-z0-9])|(?=[A-Z]*[0-9])[A-Z0-9]{6,})"),
     ("^ASIA", r"ASIA[A-Z2-7]{16}(?!\w)"),  # AWS
-    ("^SK", r"SK[0-9a-f]{32}"),  # Twilio
+    ("^SK", r"SK[0-9a-f]{20,32}(?![A-Za-z0-9])"),  # Twilio
     ("^SG.", r"SG\.[\w-]{16,}(?:\.[\w-]+)?"),  # SendGrid
     (r"~Q~[\w~.-]{20}", r"[\w~.-]{3}[0-9]Q~[\w~.-]{20,}"),  # Azure
     ("^v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{40,}"),  # Cloudflare
@@ -136,8 +137,9 @@ def _aws_secrets(text: str) -> Iterator[Span]:
     pattern = r"(?<![A-Za-z0-9+/_.~@%$-])[A-Za-z0-9/+]{40}(?![A-Za-z0-9+/=_@-]|\.\w)"
     for found in compiled(pattern).finditer(text):
         value = found[0]
-        all_kinds = has("[a-z]", value) and has("[A-Z]", value) and has("[0-9]", value)
-        if not all_kinds or mixture(value) < 0.4 or matches(HASH, value):
+        mixed = mixture(value)
+        known = has("[a-z]", value) and has("[A-Z]", value) and (has("[0-9]", value) or mixed >= 0.5)
+        if not known or mixed < 0.36 or matches(HASH, value):
             continue
         # Not the first or the last line of wrapped base64, nor what an image begins with.
         before, after = text[max(0, found.start() - 64) : found.start()], text[found.end() : found.end() + 64]

@@ -38,7 +38,7 @@ PREFIXES = words(
     "sbp_ sb_secret_ sq0atp- sq0csp- PMAK- pscale_tkn_ pscale_pw_ pscale_oauth_ tskey- NRAK- NRJS- NRII- NRIQ- "
     "CFPAT- HRKU- cfut_ cfat_ fm1r_ fm1a_ fm2_ nvapi- lsv2_pt_ lsv2_sk_ tgp_v1_ pcsk_ tvly- xkeysib- xsmtpsib- "
     "rubygems_ CCIPAT_ CCIPRJ_ bkua_ dt0c01. dt0s01. dt0s16. shippo_live_ shippo_test_ duffel_live_ duffel_test_ "
-    "pat-na1- pat-eu1- api_org_ wandb_v1_ esecret_ apify_api_ p8e- AKIA AIza ATATT3 ATCTT3 ATBB AKCp "
+    "pat-na1- pat-eu1- api_org_ wandb_v1_ esecret_ apify_api_ p8e- AIza ATATT3 ATCTT3 ATBB AKCp "
     "access_token$production$ 1//0"
 )
 """What stands before nothing but random characters."""
@@ -291,7 +291,7 @@ def grade_of(name: str) -> str:
             return LIKELY if before in _SECRET_KINDS else NONE
         if last == "key" and before in _OF_KEYS_DOUBTFUL:
             return LIKELY
-        return SURE if before in _SECRET_KINDS else MAYBE if name.lower().lstrip("-") == "key" else LIKELY
+        return SURE if before in _SECRET_KINDS else MAYBE if parts == ["key"] else LIKELY
     if last in _GIVEN or (before == "auth" and last == "ident"):
         return LIKELY
     if last in ("name", "field", "variable"):
