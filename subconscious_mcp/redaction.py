@@ -22,17 +22,17 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from subconscious_mcp.secret_shapes import Span, key_blocks, shaped_tokens, signed
+from subconscious_mcp.secret_shapes import Span, commands, key_blocks, places, shaped_tokens, signed
 from subconscious_mcp.secret_values import (
     ARGUMENTS,
     COOKIE,
     FAR,
     GUESSED,
-    HASH,
     HEADER,
     LIKELY,
     MARK,
     MAYBE,
+    NEAR,
     NONE,
     PAIR,
     PASSWORD,
@@ -43,25 +43,20 @@ from subconscious_mcp.secret_values import (
     compiled,
     grade_of,
     has,
-    has_letter_and_digit,
-    is_basic,
     is_masked,
     is_nothing,
     is_path,
     is_prose,
     is_random,
     is_reference,
-    is_slug,
     is_spoken,
     matches,
-    mixture,
+    tells,
     words,
 )
 
 _MAX_ROUNDS = 12
 """Masking may lay open what the first look missed; two rounds are usual."""
-_NEAR = 300
-"""How far a rule looks around, in characters."""
 
 
 def redact(text: str) -> str:
@@ -179,7 +174,10 @@ _ON_NEXT_LINE = (
     r"(?=[\"'][^\"'\n]+[\"'][ \t]*(?:[,;)}\"'\n\r]|\Z))"
 )
 _BLOCK = r"(?:![\w!]+[ \t]+)?[|>][+-]?[0-9]?[+-]?[ \t]*(?:#[^\n]*)?\r?\n"
-_TYPED = r"[\w.\[\] |&?:<>]{1,60}?[ \t]=[ \t]*(?=[\"'])"
+_TYPED = (
+    r"(?:&(?:'\w+ )?)?[A-Za-z_][\w.:]{0,60}(?:[\[<][^\]>\n\"']{0,40}[\]>])?\??(?:[ \t]*\|[ \t]*\w{1,40}){0,5}"
+    r"[ \t]*=[ \t]*(?=[\"'])"
+)
 _FETCHED = r"[A-Za-z_][\w.]*[(\[].{0,300}[)\]]"
 _CODE = (
     rf"{_FETCHED}|[A-Za-z_][\w.:>-]*!?[(\[].{{0,200}}[)\]]|[A-Za-z_][\w.]*[(\[]$|[A-Za-z_]\w*[._]\w+\("
@@ -195,11 +193,9 @@ _SCHEME = (
     r"|splunk|aws4-hmac-sha256)[ \t:=]+"
 )
 _ATTRIBUTES = words("path domain expires max-age samesite secure httponly priority version")
-
-
 _HOLDER = (
     r"[\"']?([\w.-]{1,99})[\"']?(?:[\"'\s,/>}]{0,80}\b[vV](?:alue|ALUE)[\"']?[ \t]*[:=][ \t]*|(?<=[\"'])[ \t]*>"
-    r"|(?<=[\"'])\r?\n\r?\n)"
+    r"|(?<=[\"'])\r\n\r\n)"
 )
 """A name that is itself a value, up to its value: in JSON and YAML, in XML, in a form that is sent."""
 _DOUBTFUL = ("|", ",", "==", "===", "!=", "!==", "||", "??", "or", "(", "", "is", "is:", "->", "→")
@@ -292,7 +288,7 @@ def _doubted(grade: str, name: str, sign: str) -> str:
         return grade if grade in (HEADER, COOKIE) and sign in (",", "(", "==") else NONE
     if sign == "," and grade == LIKELY and name.lower().endswith("key"):
         return NONE
-    if sign == "(" and not name.lower().startswith(("set", "with", "decrypt")):
+    if sign == "(" and not name.rpartition(".")[2].lower().startswith(("set", "with", "decrypt")):
         return NONE
     if sign == "" and (grade == PASSWORD or (grade == SURE and name == name.upper())):
         return grade
@@ -315,7 +311,7 @@ def _value(text: str, start: int, place: _Place) -> Iterator[Span]:
         return
     if place.sign == "<":
         end = text.find("<", start, start + FAR)
-        if text.startswith("</", end) and _tells(text[start:end], place.grade):
+        if text.startswith("</", end) and tells(text[start:end], place.grade):
             yield start, end
         return
     if place.sign == ":" and (block := compiled(_BLOCK).match(text, start)) is not None:
@@ -330,7 +326,8 @@ def _value(text: str, start: int, place: _Place) -> Iterator[Span]:
     elif place.grade in (HEADER, COOKIE):
         around = compiled(r"[\"'][^\"'\n]*$").search(text[max(0, place.origin - 40) : place.origin])
         line = compiled(rf"[^\n{around[0][0] if around is not None else ''}]*")
-        yield from _parts(text, start, line.match(text, start, start + FAR).end(), place)  # type: ignore[union-attr]
+        limit = len(text) if place.grade == COOKIE else start + FAR
+        yield from _parts(text, start, line.match(text, start, limit).end(), place)  # type: ignore[union-attr]
     elif text.startswith("[", start) and (end := text.find("]", start, start + FAR)) >= 0:
         for quoted in compiled(_QUOTED).finditer(text, start, end):
             if is_random(quoted[quoted.lastindex or 0]):
@@ -360,7 +357,7 @@ def _quoted(text: str, quoted: re.Match[str], place: _Place) -> Iterator[Span]:
         return  # a template
     if place.grade in (HEADER, COOKIE):
         yield from _parts(text, start, end, place)
-    elif _tells(value, place.grade):
+    elif tells(value, place.grade):
         more = None
         if quoted.end() == end:
             # No quote closes it on its line: its further lines, if they hold nothing but its kind.
@@ -372,46 +369,19 @@ def _quoted(text: str, quoted: re.Match[str], place: _Place) -> Iterator[Span]:
         yield start, more.end() if more is not None else end
 
 
-def _tells(value: str, grade: str) -> bool:
-    """Returns whether a literal value of a name of this grade is a secret."""
-    bare = value.strip(" \t\r\n\"'`")
-    if is_nothing(bare):
-        return False
-    if grade == MAYBE:
-        return len(bare) >= 16 and is_random(bare) and not matches(HASH, bare) and mixture(bare) > 0.25
-    if grade == GUESSED and len(bare) >= 6 and " " not in bare and has_letter_and_digit(bare):
-        return not is_path(bare) and not has(r"^[0-9.]+[a-z]*$", bare)
-    if grade in (LIKELY, RANDOM, GUESSED):
-        many_uses = grade == RANDOM and (len(bare) < 12 or ("-" in bare and matches(HASH, bare)))
-        return is_random(bare) and not many_uses
-    if is_prose(bare):
-        return False
-    if grade == PASSWORD:
-        several = has(r"\w[-_. ]\w|[a-z][A-Z]", bare)
-        if bare.startswith(("./", "../", "~/")) and is_path(bare):
-            return False
-        return bare.lower() not in ("password", "passwd", "pwd") and not (several and _is_name(bare))
-    return len(bare) >= 3 and not _is_name(bare) and not is_path(bare)
-
-
-def _is_name(value: str) -> bool:
-    """Returns whether a value is the name of a secret, not one."""
-    return matches(r"[A-Za-z_ .:-]+", value) and grade_of(value) in (*ARGUMENTS, HEADER)
-
-
 def _unquoted(text: str, start: int, place: _Place) -> Iterator[Span]:
     if text.startswith(("${{", "{{", "$(", "<%") if place.literal else ("(", "{", "${{", "$(", "<%"), start):
         return
     value = _bare_value(text, start, _IN_SHELL if place.literal else _UNQUOTED)
     end = start + len(value)
-    rest = text[end : end + _NEAR].partition("\n")[0].rstrip("\r")
+    rest = text[end : end + NEAR].partition("\n")[0].rstrip("\r")
     grade, literal = place.grade, place.literal
     if not value or _is_code(value, rest, literal):
         return
     plain = matches(r"[A-Za-z_][A-Za-z_.\-]*", value) and is_spoken(value)
     if value.isdigit() and grade in (PASSWORD, SURE):
         secret = len(value) >= (4 if grade == PASSWORD else 6)
-    elif not _tells(value, grade):
+    elif not tells(value, grade):
         secret = False
     elif grade in (LIKELY, GUESSED, RANDOM, MAYBE):
         secret = literal or (not plain and matches(r"[\w.+/=~:-]+", value))
@@ -495,12 +465,14 @@ def _parts(text: str, start: int, end: int, place: _Place) -> Iterator[Span]:
     ):
         return
     if "=" in value or not is_prose(value) if scheme is not None else is_random(value.rsplit(None, 1)[-1]):
-        yield start + begin, start + len(text[start:end].rstrip())
+        # One word may be longer than the part that was looked at.
+        more = compiled(r"\S*").match(text, end) if end - start >= FAR else None
+        yield start + begin, more.end() if more is not None else start + len(text[start:end].rstrip())
 
 
 def _indented(text: str, start: int, origin: int) -> Iterator[Span]:
     """Yields the lines of a YAML block scalar: those that are indented deeper than its name."""
-    line = text[max(0, origin - _NEAR) : origin].rpartition("\n")[2]
+    line = text[max(0, origin - NEAR) : origin].rpartition("\n")[2]
     # What quotes or numbers every line is no part of it.
     line = compiled(r"[ \t]*(?:[>|#][ \t]?|[0-9]{1,5}[→\t])").sub("", line, count=1)
     depth = min(len(line) - len(line.lstrip(" ")) + 1, 40)
@@ -512,85 +484,7 @@ def _indented(text: str, start: int, origin: int) -> Iterator[Span]:
         yield start + len(value) - len(value.lstrip()), start + len(value.rstrip())
 
 
-# --- places where only secrets stand ------------------------------------------------------------
-
-
-def _is_given(value: str) -> bool:
-    return not is_nothing(value) and value not in ("PASSWORD", "PASS")
-
-
-def _is_mixed(value: str) -> bool:
-    return (has_letter_and_digit(value) or is_random(value)) and not is_nothing(value)
-
-
-def _is_argument(value: str) -> bool:
-    return not is_nothing(value) and value.lower() not in VARIABLES | PROSE
-
-
-def _is_bearer(value: str) -> bool:
-    bare = value.rstrip(".:,")
-    return not is_nothing(bare) and (is_random(bare) or (has_letter_and_digit(bare) and not is_slug(bare)))
-
-
-_URL_REST = r"([^\s\"'<>`)\],;?]+)"
-_PLACES = (
-    # A password in a URL, also one that holds a slash or a question mark; a token instead of a user.
-    (
-        "^://&@",
-        r"://[^\s/?#:@\"'<>`]*:((?!\d+[/?#])[^\s/?#\"'<>`]*|(?!\d{1,5}[/?#])[^\s\"'<>@`]{1,128})@(?=[\w\[${.-])",
-        _is_given,
-    ),
-    ("^://&@", r"(?:(?<=http)|(?<=https))://([^\s/?#:@\"'<>`]{16,})@(?=[\w\[${.-])", is_random),
-    ("^://", r"://[^\s/?#:@\"'<>`]+:(?!\d+[/?#\s])([^\s/?#@\"'<>`]{4,})(?=\s|\Z)", _is_mixed),
-    (r"~@[\w.-]{1,253}:\d\d", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s:@/\"'<>`]{6,128})@[\w.-]{1,253}:\d{2,5}\b", _is_mixed),
-    ("~@[tu][cn][pi]x?\\(", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s@/\"'<>`]{1,128})@(?:tcp|unix)\(", _is_given),
-    ("^jdbc:oracle", r"jdbc:oracle:\w+:[^\s/@]+/(\"[^\"]+\"|[^\s@\"']+)@", _is_given),
-    ("^sqlplus", r"sqlplus\s+(?:-\w\s+)?[^\s/@]+/(\"[^\"]+\"|[^\s@\"']+)", _is_given),
-    ("^hooks.slack", r"hooks\.slack\.com/\w+/(?:T\w+/B\w+/)?" + _URL_REST, _is_given),
-    ("^hooks.zapier", r"hooks\.zapier\.com/hooks/catch/" + _URL_REST, _is_given),
-    ("^/hooks/", r"/hooks/([a-z0-9]{26})(?![a-z0-9])", _is_given),
-    ("^.com/api/", r"(?<=discord|cordapp)\.com/api/(?:v\d+/)?webhooks/\d*/?" + _URL_REST, _is_given),
-    ("^webhook", r"webhook\.office\.com/webhookb2/" + _URL_REST, _is_given),
-    ("^outlook.office", r"outlook\.office(?:365)?\.com/webhook/" + _URL_REST, _is_given),
-    ("^earer", r"(?<=\b[Bb])earer(?:[ \t]+|\+)([A-Za-z0-9._~+/=:%|-]{6,})", _is_bearer),
-    ("^BEARER", r"BEARER[ \t]+([A-Za-z0-9._~+/=:%|-]{6,})", _is_bearer),
-    ("^asic", r"(?<=\b[Bb])asic(?:[ \t]+|\+)([A-Za-z0-9+/=_-]{6,})", is_basic),
-    ("^uth", r"(?<=[Aa])uth(?:[ \t]*=[ \t]*)?\(\s*([\"'])[^\"'\n]*\1\s*,\s*([\"'])([^\"'\n]+)\2", _is_given),
-    # .netrc on one line and on several; .pgpass; what a program reads from standard input.
-    (
-        "^machine&passw",
-        r"machine\s+\S+(?:\s+(?:login|account|user|port)\s+\S+){0,3}\s+(?:password|passwd)\s+(\S+)",
-        _is_argument,
-    ),
-    ("^default&password", r"default\s+login\s+\S+\s+password\s+(\S+)", _is_argument),
-    ("^login&password", r"(?<![^\s])login[ \t]+\S+[ \t]*\r?\n[ \t]*password[ \t]+(\S+)[ \t]*(?=\r?\n|\Z)", _is_given),
-    (
-        r"~:(?:\d{4,5}|\*):",
-        r"(?<![^\s\"'=(`])[\w.*\\/-]{1,253}:(?:\d{4,5}|\*):[^\s:\"']{1,63}:[^\s:\"']{1,63}:((?:\\.|[^\s:\\\"'])+)"
-        r"(?=[\s\"'`)]|\Z)",
-        _is_given,
-    ),
-    (
-        r"~\|[^|\n]{0,99}(?:-S\b|-std|chp|--with-t|--std)",
-        r"\b(?:echo|printf)(?:[ \t]+-\w+|[ \t]+[\"']%s(?:\\n)?[\"'])?[ \t]+[\"']?([^\s|;&\"']{1,300})[\"']?[ \t]*\|"
-        r"[ \t]*[^|\n]{0,80}?(?:-S\b|--password-stdin|chpasswd|--with-token|--stdin)",
-        _is_given,
-    ),
-    ("<<<", r"(?:-S\b|--password-stdin|--with-token)[^\n]{0,80}?<<<[ \t]*[\"']?([^\s\"']+)", _is_given),
-    ("^net user", r"net user \S+ ([^\s/*]\S*)", _is_mixed),
-    ("^/p:", r"(?<=[ \t])/p:([^\s=]+)(?!\S)", _is_mixed),
-    ("^密", r"密[码碼钥鑰][ \t]*(?:[:：=＝]|是|为)[ \t]*([!-~]{6,})", _is_mixed),
-    ("^パスワード", r"パスワード[ \t]*(?:[:：=＝]|は)[ \t]*([!-~]{6,})", _is_mixed),
-)
-"""Places, each with its sign (see `signed`) and what the value there must be."""
-
-
-def _places(text: str) -> Iterator[Span]:
-    for sign, pattern, holds in _PLACES:
-        for found in signed(sign, pattern, text):
-            if holds(found[found.lastindex or 0]):
-                yield found.span(found.lastindex or 0)
-
+# --- arguments ---------------------------------------------------------------------------------
 
 _NAMED = (
     ("-", r"-(?<![\w-]-)(-?[A-Za-z][A-Za-z0-9_.-]*)(?:[ \t]*\\\r?\n[ \t]*|[ \t]+)(?=[^\s|&;<>-])"),
@@ -634,63 +528,8 @@ def _arguments(text: str) -> Iterator[Span]:
                 or (value.isupper() and grade_of(value))
                 or is_path(value)
             )
-            if value and not named and _tells(value, place.grade):
+            if value and not named and tells(value, place.grade):
                 yield found.end(), found.end() + len(value)
 
 
-_TOOLS = (
-    "curl",
-    "http",
-    "mysql",
-    "mariadb",
-    "sshpass",
-    "redis-cli",
-    "mongo",
-    "twine",
-    "ldap",
-    "sqlcmd",
-    "zip",
-    "openssl",
-    "smbclient",
-    "lftp",
-)
-_WITH_LOGIN = ("docker", "podman", "nerdctl", "registry", "skopeo", "az", "oc", "argocd")
-_LETTERS = {"curl": "uU", "http": "a", "redis-cli": "a", "sqlcmd": "P", "zip": "P", "openssl": ""}
-_LETTERS |= {"smbclient": "U", "lftp": "u"}
-_BEHIND_USER = {"curl": ":", "http": ":", "smbclient": "%", "lftp": ","}
-_SHORT = (
-    r"(?<=[ \t])-([A-Za-z])([= \t]*)([\"']?)([^\s\"']+)\3|(?<=[ \t])--(?:proxy-)?user[= ]([\"']?)([^\s\"']+)\5"
-    r"|\bpass:([^\s\"']+)"
-)
-
-
-def _commands(text: str) -> Iterator[Span]:
-    """Yields the values of short flags that mean a password to a known command only."""
-    for tool in _TOOLS + _WITH_LOGIN if " -" in text or "pass:" in text else ():
-        done = start = 0
-        while (start := text.find(tool, max(start, done))) >= 0:
-            origin, start = start, start + len(tool)
-            called = compiled(r"[ \t]+login[ \t]" if tool in _WITH_LOGIN else r"\w*[ \t]").match(text, start)
-            if called is None or (origin and matches(r"[\w-]", text[origin - 1])):
-                continue
-            done = text.find("\n", called.end(), called.end() + 4 * _NEAR)
-            done = done if done >= 0 else called.end() + 4 * _NEAR
-            for flag in compiled(_SHORT).finditer(text, called.end() - 1, done):
-                yield from _short_flag(text, flag, tool)
-
-
-def _short_flag(text: str, flag: re.Match[str], tool: str) -> Iterator[Span]:
-    start, end = flag.span(4 if flag[1] else flag.lastindex or 0)
-    if flag[1] and flag[1] not in _LETTERS.get(tool, "pw"):
-        return
-    if flag[2] and tool in ("mysql", "mariadb") and not has_letter_and_digit(flag[4]):
-        return  # `-p database`
-    if tool in _BEHIND_USER or flag[6]:
-        # `user:password`; a user alone is none.
-        user, sign, _ = text[start:end].partition(_BEHIND_USER.get(tool, ":"))
-        start += len(user) + len(sign)
-    if not is_nothing(text[start:end]) and text[start] != "-":
-        yield start, end
-
-
-_RULES = (_assignments, shaped_tokens, key_blocks, _places, _arguments, _commands)
+_RULES = (_assignments, _arguments, shaped_tokens, key_blocks, places, commands)

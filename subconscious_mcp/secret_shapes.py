@@ -1,4 +1,4 @@
-"""Secrets that tell by themselves: tokens with a known beginning or form, and private keys.
+"""Secrets that tell by themselves: by how they begin, by their form, by where they stand.
 
 Yields spans of a text, for `redaction`.
 """
@@ -10,13 +10,20 @@ from collections.abc import Iterator
 
 from subconscious_mcp.secret_values import (
     HASH,
+    NEAR,
     PIECE,
     PREFIXES,
+    PROSE,
+    VARIABLES,
     WORDY_PREFIXES,
     compiled,
     has,
     has_letter_and_digit,
     is_abbreviated,
+    is_basic,
+    is_nothing,
+    is_random,
+    is_slug,
     is_spoken,
     is_yours,
     matches,
@@ -190,3 +197,139 @@ def _end_of_cut(text: str, start: int) -> int:
     if last is not None and (has("[0-9+/]", last[1]) or mixture(last[1]) > 0.3):
         return last.end()
     return end
+
+
+# --- places where only secrets stand ------------------------------------------------------------
+
+
+def _is_given(value: str) -> bool:
+    return not is_nothing(value) and value not in ("PASSWORD", "PASS")
+
+
+def _is_mixed(value: str) -> bool:
+    return (has_letter_and_digit(value) or is_random(value)) and not is_nothing(value)
+
+
+def _is_argument(value: str) -> bool:
+    return not is_nothing(value) and value.lower() not in VARIABLES | PROSE
+
+
+def _is_bearer(value: str) -> bool:
+    bare = value.rstrip(".:,")
+    return not is_nothing(bare) and (is_random(bare) or (has_letter_and_digit(bare) and not is_slug(bare)))
+
+
+_URL_REST = r"([^\s\"'<>`)\],;?]+)"
+_PLACES = (
+    # A password in a URL, also one that holds a slash or a question mark; a token instead of a user.
+    (
+        "^://&@",
+        r"://[^\s/?#:@\"'<>`]*:((?!\d+[/?#])[^\s/?#\"'<>`]*|(?!\d{1,5}[/?#])[^\s\"'<>@`]{1,128})@(?=[\w\[${.-])",
+        _is_given,
+    ),
+    ("^://&@", r"(?:(?<=http)|(?<=https))://([^\s/?#:@\"'<>`]{16,})@(?=[\w\[${.-])", is_random),
+    ("^://", r"://[^\s/?#:@\"'<>`]+:(?!\d+[/?#\s])([^\s/?#@\"'<>`]{4,})(?=\s|\Z)", _is_mixed),
+    (r"~@[\w.-]{1,253}:\d\d", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s:@/\"'<>`]{6,128})@[\w.-]{1,253}:\d{2,5}\b", _is_mixed),
+    ("~@[tu][cn][pi]x?\\(", r"(?<![\w/.:@-])[\w.-]{1,64}:([^\s@/\"'<>`]{1,128})@(?:tcp|unix)\(", _is_given),
+    ("^jdbc:oracle", r"jdbc:oracle:\w+:[^\s/@]+/(\"[^\"]+\"|[^\s@\"']+)@", _is_given),
+    ("^sqlplus", r"sqlplus\s+(?:-\w\s+)?[^\s/@]+/(\"[^\"]+\"|[^\s@\"']+)", _is_given),
+    ("^hooks.slack", r"hooks\.slack\.com/\w+/(?:T\w+/B\w+/)?" + _URL_REST, _is_given),
+    ("^hooks.zapier", r"hooks\.zapier\.com/hooks/catch/" + _URL_REST, _is_given),
+    ("^/hooks/", r"/hooks/([a-z0-9]{26})(?![a-z0-9])", _is_given),
+    ("^.com/api/", r"(?<=discord|cordapp)\.com/api/(?:v\d+/)?webhooks/\d*/?" + _URL_REST, _is_given),
+    ("^webhook", r"webhook\.office\.com/webhookb2/" + _URL_REST, _is_given),
+    ("^outlook.office", r"outlook\.office(?:365)?\.com/webhook/" + _URL_REST, _is_given),
+    ("^earer", r"(?<=\b[Bb])earer(?:[ \t]+|\+)([A-Za-z0-9._~+/=:%|-]{6,})", _is_bearer),
+    ("^BEARER", r"BEARER[ \t]+([A-Za-z0-9._~+/=:%|-]{6,})", _is_bearer),
+    ("^asic", r"(?<=\b[Bb])asic(?:[ \t]+|\+)([A-Za-z0-9+/=_-]{6,})", is_basic),
+    ("^uth", r"(?<=[Aa])uth(?:[ \t]*=[ \t]*)?\(\s*([\"'])[^\"'\n]*\1\s*,\s*([\"'])([^\"'\n]+)\2", _is_given),
+    # .netrc on one line and on several; .pgpass; what a program reads from standard input.
+    (
+        "^machine&passw",
+        r"machine\s+\S+(?:\s+(?:login|account|user|port)\s+\S+){0,3}\s+(?:password|passwd)\s+(\S+)",
+        _is_argument,
+    ),
+    ("^default&password", r"default\s+login\s+\S+\s+password\s+(\S+)", _is_argument),
+    ("^login&password", r"(?<![^\s])login[ \t]+\S+[ \t]*\r?\n[ \t]*password[ \t]+(\S+)[ \t]*(?=\r?\n|\Z)", _is_given),
+    (
+        r"~:(?:\d{4,5}|\*):",
+        r"(?<![^\s\"'=(`])[\w.*\\/-]{1,253}:(?:\d{4,5}|\*):[^\s:\"']{1,63}:[^\s:\"']{1,63}:((?:\\.|[^\s:\\\"'])+)"
+        r"(?=[\s\"'`)]|\Z)",
+        _is_given,
+    ),
+    (
+        r"~\|[^|\n]{0,99}(?:-S\b|-std|chp|--with-t|--std)",
+        r"\b(?:echo|printf)(?:[ \t]+-\w+|[ \t]+[\"']%s(?:\\n)?[\"'])?[ \t]+[\"']?([^\s|;&\"']{1,300})[\"']?[ \t]*\|"
+        r"[ \t]*[^|\n]{0,80}?(?:-S\b|--password-stdin|chpasswd|--with-token|--stdin)",
+        _is_given,
+    ),
+    ("<<<", r"(?:-S\b|--password-stdin|--with-token)[^\n]{0,80}?<<<[ \t]*[\"']?([^\s\"']+)", _is_given),
+    ("^net user", r"net user \S+ ([^\s/*]\S*)", _is_mixed),
+    ("^/p:", r"(?<=[ \t])/p:([^\s=]+)(?!\S)", _is_mixed),
+    ("^密", r"密[码碼钥鑰][ \t]*(?:[:：=＝]|是|为)[ \t]*([!-~]{6,})", _is_mixed),
+    ("^パスワード", r"パスワード[ \t]*(?:[:：=＝]|は)[ \t]*([!-~]{6,})", _is_mixed),
+)
+"""Places, each with its sign (see `signed`) and what the value there must be."""
+
+
+def places(text: str) -> Iterator[Span]:
+    """Yields what stands where only a secret stands: in a URL, a header, a file of passwords."""
+    for sign, pattern, holds in _PLACES:
+        for found in signed(sign, pattern, text):
+            if holds(found[found.lastindex or 0]):
+                yield found.span(found.lastindex or 0)
+
+
+_TOOLS = (
+    "curl",
+    "http",
+    "mysql",
+    "mariadb",
+    "sshpass",
+    "redis-cli",
+    "mongo",
+    "twine",
+    "ldap",
+    "sqlcmd",
+    "zip",
+    "openssl",
+    "smbclient",
+    "lftp",
+)
+_WITH_LOGIN = ("docker", "podman", "nerdctl", "registry", "skopeo", "az", "oc", "argocd")
+_LETTERS = {"curl": "uU", "http": "a", "redis-cli": "a", "sqlcmd": "P", "zip": "P", "openssl": ""}
+_LETTERS |= {"smbclient": "U", "lftp": "u"}
+_BEHIND_USER = {"curl": ":", "http": ":", "smbclient": "%", "lftp": ","}
+_SHORT = (
+    r"(?<=[ \t])-([A-Za-z])([= \t]*)([\"']?)([^\s\"']+)\3|(?<=[ \t])--(?:proxy-)?user[= ]([\"']?)([^\s\"']+)\5"
+    r"|\bpass:([^\s\"']+)"
+)
+
+
+def commands(text: str) -> Iterator[Span]:
+    """Yields the values of short flags that mean a password to a known command only."""
+    for tool in _TOOLS + _WITH_LOGIN if " -" in text or "pass:" in text else ():
+        done = start = 0
+        while (start := text.find(tool, max(start, done))) >= 0:
+            origin, start = start, start + len(tool)
+            called = compiled(r"[ \t]+login[ \t]" if tool in _WITH_LOGIN else r"\w*[ \t]").match(text, start)
+            if called is None or (origin and matches(r"[\w-]", text[origin - 1])):
+                continue
+            done = text.find("\n", called.end(), called.end() + 4 * NEAR)
+            done = done if done >= 0 else called.end() + 4 * NEAR
+            for flag in compiled(_SHORT).finditer(text, called.end() - 1, done):
+                yield from _short_flag(text, flag, tool)
+
+
+def _short_flag(text: str, flag: re.Match[str], tool: str) -> Iterator[Span]:
+    start, end = flag.span(4 if flag[1] else flag.lastindex or 0)
+    if flag[1] and flag[1] not in _LETTERS.get(tool, "pw"):
+        return
+    if flag[2] and tool in ("mysql", "mariadb") and not has_letter_and_digit(flag[4]):
+        return  # `-p database`
+    if tool in _BEHIND_USER or flag[6]:
+        # `user:password`; a user alone is none.
+        user, sign, _ = text[start:end].partition(_BEHIND_USER.get(tool, ":"))
+        start += len(user) + len(sign)
+    if not is_nothing(text[start:end]) and text[start] != "-":
+        yield start, end

@@ -17,10 +17,10 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 MARK = "[redacted]"
+NEAR = 300
+"""How far a rule looks around, in characters."""
 FAR = 8192
 """How far a value may reach, in characters, where nothing closes it."""
-_LONG = 300
-"""What is longer is no filler and no reference, in characters."""
 _MAX_NAME = 100
 
 
@@ -114,7 +114,7 @@ def is_nothing(value: str) -> bool:
     bare = value.strip(" \t\r\n\"'`,;")
     if not bare or bare.lower().rstrip(".!?") in _NOTHING or is_masked(value):
         return True
-    if len(bare) > _LONG:
+    if len(bare) > NEAR:
         return False
     if len(bare) < 4 and not any(map(str.isalnum, bare)):
         return True
@@ -297,3 +297,30 @@ def grade_of(name: str) -> str:
     if last in ("name", "field", "variable"):
         return NONE if before else PAIR
     return _OTHER_GRADES.get(last, NONE)
+
+
+def tells(value: str, grade: str) -> bool:
+    """Returns whether a literal value of a name of this grade is a secret."""
+    bare = value.strip(" \t\r\n\"'`")
+    if is_nothing(bare):
+        return False
+    if grade == MAYBE:
+        return len(bare) >= 16 and is_random(bare) and not matches(HASH, bare) and mixture(bare) > 0.25
+    if grade == GUESSED and len(bare) >= 6 and " " not in bare and has_letter_and_digit(bare):
+        return not is_path(bare) and not has(r"^[0-9.]+[a-z]*$", bare)
+    if grade in (LIKELY, RANDOM, GUESSED):
+        many_uses = grade == RANDOM and (len(bare) < 12 or ("-" in bare and matches(HASH, bare)))
+        return is_random(bare) and not many_uses
+    if is_prose(bare):
+        return False
+    if grade == PASSWORD:
+        several = has(r"\w[-_. ]\w|[a-z][A-Z]", bare)
+        if bare.startswith(("./", "../", "~/")) and is_path(bare):
+            return False
+        return bare.lower() not in ("password", "passwd", "pwd") and not (several and is_name(bare))
+    return len(bare) >= 3 and not is_name(bare) and not is_path(bare)
+
+
+def is_name(value: str) -> bool:
+    """Returns whether a value is the name of a secret, not one."""
+    return matches(r"[A-Za-z_ .:-]+", value) and grade_of(value) in (*ARGUMENTS, HEADER)

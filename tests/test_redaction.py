@@ -223,7 +223,14 @@ def _lines(unit: str, length: int) -> int:
 
 def test_a_value_of_any_length_goes_whole() -> None:
     value = "".join(random.Random(1).choices("abcdefghijkmnpqrstuvwxyzABCDEFGH0123456789", k=30_000))
-    for place in ("SECRET_KEY={}", 'secret_key: "{}"', "Authorization: Bearer {}", "--token {}"):
+    for place in (
+        "SECRET_KEY={}",
+        "Cookie: a={}",
+        "Authorization: Custom {}",
+        'secret_key: "{}"',
+        "Authorization: Bearer {}",
+        "--token {}",
+    ):
         assert value[-40:] not in redact(place.format(value))
 
 
