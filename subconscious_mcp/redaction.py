@@ -326,8 +326,11 @@ def _value(text: str, start: int, place: _Place) -> Iterator[Span]:
     elif place.grade in (HEADER, COOKIE):
         around = compiled(r"[\"'][^\"'\n]*$").search(text[max(0, place.origin - 40) : place.origin])
         line = compiled(rf"[^\n{around[0][0] if around is not None else ''}]*")
-        limit = len(text) if place.grade == COOKIE else start + FAR
-        yield from _parts(text, start, line.match(text, start, limit).end(), place)  # type: ignore[union-attr]
+        limit = len(text) if place.grade == COOKIE else start + NEAR
+        end = line.match(text, start, limit).end()  # type: ignore[union-attr]
+        for first, last in _parts(text, start, end, place):
+            # Only of a secret the whole line is looked at: many lines may be one.
+            yield first, line.match(text, last).end() if last >= limit else last  # type: ignore[union-attr]
     elif text.startswith("[", start) and (end := text.find("]", start, start + FAR)) >= 0:
         for quoted in compiled(_QUOTED).finditer(text, start, end):
             if is_random(quoted[quoted.lastindex or 0]):
@@ -372,7 +375,8 @@ def _quoted(text: str, quoted: re.Match[str], place: _Place) -> Iterator[Span]:
 def _unquoted(text: str, start: int, place: _Place) -> Iterator[Span]:
     if text.startswith(("${{", "{{", "$(", "<%") if place.literal else ("(", "{", "${{", "$(", "<%"), start):
         return
-    value = _bare_value(text, start, _IN_SHELL if place.literal else _UNQUOTED)
+    kind = _IN_SHELL if place.literal else _UNQUOTED
+    value = _bare_value(text, start, kind)
     end = start + len(value)
     rest = text[end : end + NEAR].partition("\n")[0].rstrip("\r")
     grade, literal = place.grade, place.literal
@@ -392,7 +396,8 @@ def _unquoted(text: str, start: int, place: _Place) -> Iterator[Span]:
         if secret and place.sign == ":" and rest.startswith(" ") and "#" not in rest:
             end += len(rest.rstrip())
     if secret:
-        yield start, end
+        # Only of a secret the whole is looked at: many first parts may be one value.
+        yield start, end if len(value) < 100 else start + len(_bare_value(text, start, kind, ""))
 
 
 def _is_code(value: str, rest: str, literal: bool) -> bool:
@@ -406,12 +411,10 @@ def _is_code(value: str, rest: str, literal: bool) -> bool:
     return compiled(_FETCHED if literal else _CODE).match(value + rest) is not None
 
 
-def _bare_value(text: str, start: int, kind: str) -> str:
-    """Returns the unquoted value at `start`, without the punctuation around it."""
-    found = compiled(kind + "{1,128}").match(text, start)
+def _bare_value(text: str, start: int, kind: str, limit: str = "128") -> str:
+    """Returns the unquoted value at `start`, or its first part, without the punctuation around it."""
+    found = compiled(f"{kind}{{1,{limit}}}").match(text, start)
     value = found[0] if found is not None else ""
-    if found is not None and len(value) >= 128 and is_random(value[:64]):
-        value += compiled(kind + "*").match(text, found.end())[0]  # type: ignore[index]
     stop = compiled(_STOP).search(value, 1)
     value = value[: stop.start()] if stop is not None else value
     if not value.isascii():
@@ -448,11 +451,11 @@ def _parts(text: str, start: int, end: int, place: _Place) -> Iterator[Span]:
     """Yields what is secret of the value of an Authorization or a cookie header."""
     if place.grade == COOKIE:
         place.seen = end
-        for pair in compiled(r"([^\s=;,\"']{1,100})=([^;\"'\s]+)").finditer(text, start, end):
+        for pair in compiled(r"(?<![^\s=;,\"'])([^\s=;,\"']{1,100})=([^;\"'\s]+)").finditer(text, start, end):
             if pair[1].lower() not in _ATTRIBUTES and not is_nothing(pair[2]):
                 yield pair.span(2)
         return
-    line = text[start : min(end, start + 512)]
+    line = text[start : min(end, start + NEAR)]
     scheme = compiled(_SCHEME).match(line)
     begin = scheme.end() if scheme is not None else 0
     value = line[begin:].strip()
@@ -465,9 +468,7 @@ def _parts(text: str, start: int, end: int, place: _Place) -> Iterator[Span]:
     ):
         return
     if "=" in value or not is_prose(value) if scheme is not None else is_random(value.rsplit(None, 1)[-1]):
-        # One word may be longer than the part that was looked at.
-        more = compiled(r"\S*").match(text, end) if end - start >= FAR else None
-        yield start + begin, more.end() if more is not None else start + len(text[start:end].rstrip())
+        yield start + begin, start + len(text[start:end].rstrip())
 
 
 def _indented(text: str, start: int, origin: int) -> Iterator[Span]:
@@ -500,7 +501,7 @@ _NAMED = (
     ("^bindpw", r"(bindpw)[ \t]+(?=\S)"),
     (
         "^variable",  # of Terraform
-        r"variable[ \t]+\"([\w-]+)\"\s*\{(?:[^{}\"]{0,200}(?:\"[^\"\n]*\")?){0,4}?\bdefault\s*=\s*(?=\")",
+        r"variable[ \t]+\"([\w-]+)\"\s*\{(?:[^{}\"d]|d(?!efault\b)|\"[^\"\n]*\"){0,400}default\s*=\s*(?=\")",
     ),
     ("^IDENTIFIED", r"(IDENTIFIED)[ \t]+BY(?:[ \t]+PASSWORD)?[ \t]+(?=[\"'])"),
     ("^SecureString", r"(SecureString)(?:[ \t]+-String)?[ \t]+(?=[\"'])"),
@@ -529,6 +530,7 @@ def _arguments(text: str) -> Iterator[Span]:
                 or is_path(value)
             )
             if value and not named and tells(value, place.grade):
+                value = value if len(value) < 100 else _bare_value(text, found.end(), _IN_SHELL, "")
                 yield found.end(), found.end() + len(value)
 
 

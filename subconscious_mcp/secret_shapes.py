@@ -38,7 +38,6 @@ _LENGTHS |= {"github_pat_": 82, "glpat-": 20, "AIza": 35}
 """How many characters follow, where that is fixed: what is missing was wrapped to the next line."""
 _BASE64 = words("fm1r_ fm1a_ fm2_ glc_ sntrys_ sntryu_ ATATT3 ATCTT3")
 _SHAPES = (
-    ("^eyJ", r"eyJ(?:[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*){0,3}|(?:hbGci|0eXAi|raWQi|lbmMi)[\w-]{6,})"),  # JSON web tokens
     ("~-us[0-9]", r"[0-9a-f]{32}-us[0-9]{1,2}"),  # Mailchimp
     ("~-[0-9a-f]{8}-[0-9a-f]{8}", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![\w-])"),  # Mailgun
     (r"~:[\w-]{35}", r"(?:bot)?[0-9]{8,12}:(?![0-9a-f]+\b)[\w-]{35}(?![\w-])"),  # Telegram
@@ -96,6 +95,7 @@ def shaped_tokens(text: str) -> Iterator[Span]:
             doubtful = sign == "^key" and (found[0].isalpha() or found[0].islower())
             if not doubtful and not is_abbreviated(found[0]) and not _is_inside_base64(text, found.start()):
                 yield found.span()
+    yield from _web_tokens(text)
     yield from _aws_secrets(text)
 
 
@@ -139,6 +139,25 @@ def _is_body(body: str, prefix: str) -> bool:
     return len(run) >= least and (mixed or mixture(run) > 0.35 or len(run) >= 30)
 
 
+def _web_tokens(text: str) -> Iterator[Span]:
+    """Yields JSON web tokens: whole ones, and what a cut left of a header that is surely one."""
+    start = text.find("eyJ")
+    while start >= 0:
+        if start and matches("[A-Za-z0-9]", text[start - 1]):
+            start = text.find("eyJ", start + 3)
+            continue
+        # What begins later in the same run of characters ends as this does, so that one look is enough.
+        header = compiled(r"[A-Za-z0-9_-]+").match(text, start)
+        end = header.end() if header is not None else start + 3
+        rest = compiled(r"(?a)\.[\w-]{4,}(?:\.[\w-]*){0,3}").match(text, end)
+        known = text.startswith(("hbGci", "0eXAi", "raWQi", "lbmMi"), start + 3)
+        if end - start >= 9 and (rest is not None or known):
+            end = rest.end() if rest is not None else end
+            if not is_abbreviated(text[start:end]):
+                yield start, end
+        start = text.find("eyJ", end)
+
+
 def _aws_secrets(text: str) -> Iterator[Span]:
     """Yields bare secret keys of AWS: forty characters of base64 with nothing else to tell them by."""
     pattern = r"(?<![A-Za-z0-9+/_.~@%$-])[A-Za-z0-9/+]{40}(?![A-Za-z0-9+/=_@-]|\.\w)"
@@ -159,9 +178,9 @@ def _aws_secrets(text: str) -> Iterator[Span]:
 # --- private keys -------------------------------------------------------------------------------
 
 _ENDING = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
-_ARMOR = r"(?:[\s\"'>|#*]*[A-Z][A-Za-z]+(?:-[A-Z][A-Za-z]+)?: [^\n\\]{0,200}(?:\\n)?)*"
+_ARMOR = r"(?:[\s\"'>|#*]*[A-Z][A-Za-z]+(?:-[A-Z][A-Za-z]+)?: [^\n\\]{0,200}(?:\\n|\n))*"
 _BODY = r"(?:=(?! [^=-])|[A-Za-z0-9+/\s\"'\\,|>#*.…:;_→│]|\n-(?!-)){0,16000}"
-_BETWEEN = r"(?:\\r|\\n|[\s\"'>|#*+,-]|(?<=\s)[0-9]{1,5}[ \t]*[\t→|│:])*"
+_BETWEEN = r"(?:\\r|\\n|[\s\"'>|#*+,-]|(?<=\s)[0-9]{1,5} *[\t→|│:])*"
 """What stands between the lines of a block: quotes, marks of comments and of differences, numbers of lines."""
 _KEY_SIGNS = ("IBAA", "IBAD", "MC4C", "MHcC", "MHQC", "MIGH", "MIGk", "b3Bl")
 _KEY_STARTS = (
@@ -182,7 +201,7 @@ def key_blocks(text: str) -> Iterator[Span]:
             done = _end_of_cut(text, found.start())
             yield found.start(), done
     if "Private-" in text:  # PuTTY
-        lines = r"Private-(?:Lines: *\d+\s+((?:[A-Za-z0-9+/=]+\s*)+?)(?=Private-MAC|\Z|\n\n)|MAC: *([0-9a-f]{16,}))"
+        lines = r"Private-(?:Lines: *\d+[ \t]*\r?\n((?:[A-Za-z0-9+/=]+(?:\r?\n|\Z))+)|MAC: *([0-9a-f]{16,}))"
         yield from (found.span(found.lastindex or 0) for found in compiled(lines).finditer(text))
     if '"kty"' in text:  # JSON web keys
         members = r"\"(?:d|p|q|dp|dq|qi|k)\"\s{0,9}:\s{0,9}\"([A-Za-z0-9_-]{16,})\"?"

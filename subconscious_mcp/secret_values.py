@@ -159,7 +159,7 @@ def has_letter_and_digit(value: str) -> bool:
 
 def is_slug(value: str) -> bool:
     """Returns whether a value is made of words and numbers, as the names of things are."""
-    pieces = compiled(r"[-_/\\.: @,()\[\]]+").split(value)
+    pieces = compiled(r"[-_/\\.: @,()\[\]]+").split(value[:64])
     return all(matches(PIECE, piece) and is_spoken(piece) for piece in pieces)
 
 

@@ -182,6 +182,10 @@ def test_odd_characters_beside_a_secret(sign: str) -> None:
         "password=",
         'password="',
         "password=(",
+        "TOKEN=hunary_ke",
+        "pi_key:",
+        "eyJ-",
+        "Authorization: Bear",
         "key: ",
         "-----BEGIN ",
         "-----BEGIN PRIVATE KEY-----",
@@ -200,6 +204,23 @@ def test_odd_characters_beside_a_secret(sign: str) -> None:
 def test_the_work_grows_with_the_length_of_a_text_and_no_faster(unit: str) -> None:
     """Counts the lines of Python that run: a text of twice the length may take about twice as many."""
     assert _lines(unit, 4000) <= 2.6 * _lines(unit, 2000) + 2000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Private-Lines: 1\n" + "Ab1" * 40 + ">",
+        "-----BEGIN PRIVATE KEY-----" + "Ab: " * 60 + "!",
+        "-----BEGIN PRIVATE KEY-----" + " 5\t\t" * 40 + "!",
+        'variable "password" {' + "a " * 400 + "}",
+        "eyJ-" * 5000,
+        "password = '" + "your-" * 60 + "!'",
+        "token: " + "a" * 60 + "!",
+    ],
+)
+def test_no_pattern_tries_every_way_to_split_a_text(text: str) -> None:
+    """Such a pattern takes longer than anyone waits: there is nothing to measure."""
+    redact(text)
 
 
 def _lines(unit: str, length: int) -> int:
