@@ -53,6 +53,20 @@ def session_notes(episodes: Sequence[Episode], memories: int, all_episodes: int)
     return f"{_OPENING}{''.join(lines)}{_CLOSING}"
 
 
+def injected_lines(episodes: Sequence[Episode], session_id: str) -> list[str]:
+    """Returns what a session may have been told of these episodes, as it was told, and the words around it.
+
+    For the reader of transcripts: an agent may repeat them without their frame, and they are not to be
+    captured as if they were new. Of the session's own episode it was told nothing.
+    """
+    told = [
+        (quoted("asked: ", episode.request, REQUEST_CHARS), quoted("outcome: ", episode.outcome, OUTCOME_CHARS))
+        for episode in episodes
+        if episode.session_id != session_id
+    ]
+    return [_OPENING, *("".join(lines) for lines in told)] if told else []
+
+
 def prompt_notes(hits: Sequence[tuple[str, str, float]], episodes: Sequence[tuple[str, str, float]]) -> str:
     """Returns what is told beside a prompt; empty when there is nothing near enough.
 

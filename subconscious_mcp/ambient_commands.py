@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from subconscious_mcp.config import Resolved, resolve
 from subconscious_mcp.engine_client import ask_engine, derived_namespace
 from subconscious_mcp.errors import ConfigError, InvalidArgument, StorageError
-from subconscious_mcp.inbox import DATABASE_FILE, SPOOL_FOLDER, Episode, Inbox
+from subconscious_mcp.inbox import DATABASE_FILE, SPOOL_FOLDER, Episode, Inbox, translated
 from subconscious_mcp.json_text import addition, applied, decoded, is_blank, layout_of, member, replacement, scanned
 from subconscious_mcp.namespaces import Derived
 from subconscious_mcp.terminal import add_command, show
@@ -28,21 +28,6 @@ COMMAND_WAIT_SECONDS = 5.0
 def inbox_of(resolved: Resolved) -> Inbox:
     """Returns the inbox of the configured storage directory."""
     return Inbox(str(resolved.config.storage_dir), wait_seconds=COMMAND_WAIT_SECONDS)
-
-
-class _Translated:
-    """Tells what keeps the inbox from being used as this package's error."""
-
-    def __init__(self, resolved: Resolved) -> None:
-        self._path = resolved.config.storage_dir / DATABASE_FILE
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            hint = "Try again, or see which program has it open."
-            raise StorageError(f"{self._path} cannot be used: {error.strerror or error}.", hint) from error
 
 
 def episode_payload(episode: Episode, *, whole: bool = False) -> dict[str, Any]:
@@ -66,16 +51,16 @@ def _start_of(text: str) -> str:
 
 def listed(resolved: Resolved, derived: Derived | None, limit: int) -> list[Episode]:
     """Returns the newest episodes of a project, or of all for None."""
-    with _Translated(resolved):
-        if derived is None:
-            return inbox_of(resolved).listed(None, None, limit)
-        return inbox_of(resolved).listed(derived.name, derived.root, limit)
+    inbox = inbox_of(resolved)
+    with translated(inbox):
+        return inbox.listed(None, None, limit) if derived is None else inbox.listed(derived.name, derived.root, limit)
 
 
 def found(resolved: Resolved, number: int) -> Episode | None:
     """Returns the episode of that number, or None."""
-    with _Translated(resolved):
-        return inbox_of(resolved).find(number)
+    inbox = inbox_of(resolved)
+    with translated(inbox):
+        return inbox.find(number)
 
 
 def forget(resolved: Resolved, episodes: list[Episode]) -> int:
@@ -89,23 +74,17 @@ def forget(resolved: Resolved, episodes: list[Episode]) -> int:
     return int(_in_this_process(resolved, lambda memory: memory.forget_episodes(sessions)))
 
 
-def forget_all(resolved: Resolved, project: Derived | None, asked: str | None) -> int:
-    """Deletes all episodes of a project, or of all for None, wherever they are; returns how many there were.
-
-    Args:
-        asked: The namespace where it was asked for by name.
-    """
-    sessions = [episode.session_id for episode in listed(resolved, project, 1 << 40)]
-    values = {"session_ids": sessions, "everywhere": project is None}
-    served = ask_engine(resolved, "wipe episodes", values, asked)
+def forget_all(resolved: Resolved, project: Derived | None) -> int:
+    """Deletes all episodes of a project, or of all for None, wherever they are; returns how many there were."""
+    values: dict[str, Any] = {
+        "session_ids": [episode.session_id for episode in listed(resolved, project, 1 << 40)],
+        "name": None if project is None else project.name,
+        "root": None if project is None else project.root,
+    }
+    served = ask_engine(resolved, "wipe episodes", values)
     if served is not None:
         return int(served["payload"]["forgotten"])
-
-    def wipe_episodes(memory: Memory) -> int:
-        namespace = None if project is None else memory.store.namespace(project.name, project.root)
-        return memory.wipe_episodes(sessions, namespace)
-
-    return int(_in_this_process(resolved, wipe_episodes))
+    return int(_in_this_process(resolved, lambda memory: memory.wipe_episodes(**values)))
 
 
 def set_capture(resolved: Resolved, wanted: bool) -> str:
@@ -367,7 +346,7 @@ def _wipe_episodes(arguments: argparse.Namespace) -> int:
     whose = "all projects" if project is None else project.name
     if not confirmed(f"Delete all captured sessions of {whose} ({count} in the inbox)?", arguments):
         return 1
-    _tell_forgotten(arguments, forget_all(resolved, project, arguments.namespace))
+    _tell_forgotten(arguments, forget_all(resolved, project))
     return 0
 
 

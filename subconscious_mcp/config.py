@@ -238,14 +238,7 @@ def project_dir(environ: Mapping[str, str] | None = None, working: Path | None =
         working: The session's working directory; the process's own by default.
     """
     env = os.environ if environ is None else environ
-    given = env.get("CLAUDE_PROJECT_DIR", "").strip()
-    if given or working is not None:
-        return Path(given) if given else working or Path()
-    try:
-        return Path.cwd()
-    except OSError:
-        # The working directory was deleted: it is nobody's project any more.
-        return Path("/")
+    return Path(locate.project_folder(env, "" if working is None else str(working)))
 
 
 def user_home() -> Path | None:

@@ -296,10 +296,12 @@ class Engine:
             return self._status()
         if verb == "doctor":
             return {"findings": [asdict(finding) for finding in self._examine(hello)]}
-        from subconscious_mcp.verbs import carry_out
+        from subconscious_mcp.verbs import OF_ALL_NAMESPACES, carry_out
 
         config, derived = _settings(hello)
         memory = self._host.memory().get(config)
+        if verb in OF_ALL_NAMESPACES:
+            return {"payload": OF_ALL_NAMESPACES[verb](memory, values)}
         scope = memory.scope(config, derived.name, derived.root)
         payload = carry_out(memory, scope, verb, values)
         return {"payload": payload, "namespace": scope.namespace.name, "threshold": scope.threshold}

@@ -25,6 +25,8 @@ CLAUDE = "claude"
 MOST_EVENT_BYTES = 32 << 20
 MOST_LOG_BYTES = 500_000
 MOST_ID_CHARS = 200
+RECALLED_EPISODES = 6
+"""Episodes that this session may have been told of: those shown at its start, and what came since."""
 PROMPT_SECONDS = 0.15
 """How long a prompt may wait for its notes."""
 SHORTEST_PROMPT = 12
@@ -119,7 +121,7 @@ class _Place:
             home if os.path.isabs(home) else None,
         )
         self.namespace = derived.name
-        self.root = None if derived.root is None else str(derived.root)
+        self.root = derived.root
 
 
 def stop(event: Event) -> str:
@@ -127,19 +129,25 @@ def stop(event: Event) -> str:
     place = _Place(event)
     if not place.capture:
         return ""
+    from subconscious_mcp.ambient import injected_lines
     from subconscious_mcp.inbox import Episode, Inbox, timestamp
     from subconscious_mcp.redaction import redact
     from subconscious_mcp.transcripts import last_exchange
 
     path = _text(event.get("transcript_path"))
-    exchange = last_exchange(path or None, event.get("last_assistant_message"), clean=redact)
+    session_id = _session_id(event) or _storable(path)[-MOST_ID_CHARS:]
+    # Not waited for: what is written below is worth the whole wait.
+    told = Inbox(place.folder, wait_seconds=0.0).recent(place.namespace, place.root, RECALLED_EPISODES)
+    injected = injected_lines(told, session_id)
+    last_message = event.get("last_assistant_message")
+    exchange = last_exchange(path or None, last_message, injected=injected, clean=redact)
     if exchange is None:
         exchange = _told_exchange(event)
     if exchange is None:
         return ""
     kept = Inbox(place.folder).leave(
         Episode(
-            session_id=_session_id(event) or _storable(path)[-MOST_ID_CHARS:],
+            session_id=session_id,
             ts=timestamp(),
             namespace=place.namespace,
             root=place.root,

@@ -39,8 +39,6 @@ CHROMA_IDLE_SECONDS = 3.0
 
 INGEST_IDLE_SECONDS = 0.3
 """The same for each episode of the inbox, which takes a few milliseconds to embed."""
-INBOX_SECONDS = 10.0
-"""How long to wait for an inbox that a hook or another program has locked."""
 
 
 class Host:
@@ -94,10 +92,10 @@ class Host:
         self._sdk_there.set()
 
     def _follow_inbox(self, memory: SharedMemory, config: Config) -> None:
-        from subconscious_mcp.inbox import Inbox
+        from subconscious_mcp.inbox import ENGINE_WAIT_SECONDS, Inbox
         from subconscious_mcp.ingest import Ingester
 
-        inbox = Inbox(str(self._storage_dir), wait_seconds=INBOX_SECONDS)
+        inbox = Inbox(str(self._storage_dir), wait_seconds=ENGINE_WAIT_SECONDS)
         self._ingester = Ingester(
             inbox, lambda: memory.get(config), lambda: self.quiet_seconds() >= INGEST_IDLE_SECONDS
         )

@@ -25,6 +25,8 @@ DATABASE_FILE = "context.db"
 SPOOL_FOLDER = "context.spool"
 WAIT_SECONDS = 0.6
 """How long a hook waits for a locked database before it spools: a session must not wait."""
+ENGINE_WAIT_SECONDS = 10.0
+"""The same for the engine, which has time: a hook or another program may have it."""
 MOST_SPOOLED_BYTES = 1 << 20
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS episodes (
@@ -380,6 +382,23 @@ class Inbox:
         except OSError:
             return []
         return [os.path.join(self.spool, name) for name in names if name.startswith(prefix) and name.endswith(ending)]
+
+
+@contextlib.contextmanager
+def translated(inbox: Inbox) -> Iterator[None]:
+    """Tells what keeps an inbox from being used as this package's error.
+
+    Raises:
+        StorageError: An `OSError` came out of the block.
+    """
+    try:
+        yield
+    except OSError as error:
+        from subconscious_mcp.errors import StorageError
+
+        why = error.strerror or type(error).__name__
+        hint = "Try again, or see which program has it open."
+        raise StorageError(f"The inbox {inbox.path} cannot be used: {why}.", hint) from error
 
 
 def count_memories(folder: str, namespace: str, root: str | None) -> int:

@@ -133,9 +133,9 @@ def asked_namespace(environ: Mapping[str, str], written: Mapping[str, Any]) -> s
 
 
 def project_folder(environ: Mapping[str, str], said: str) -> str:
-    """Returns the folder whose project a hook is about: what the client says, else the working one.
+    """Returns the folder whose project a session is about: what the client says, else the working one.
 
-    Its environment comes before the event (`said`), because a session may have changed its folder.
+    Its environment comes before `said`, an event's or a connection's, because a session may have changed its folder.
     """
     given = environ.get("CLAUDE_PROJECT_DIR", "").strip() or said
     if given:

@@ -22,8 +22,8 @@ from subconscious_mcp import drift
 from subconscious_mcp.config import MAX_TTL_SECONDS, Config
 from subconscious_mcp.echo_log import EchoLine, EchoLog, log_file
 from subconscious_mcp.embedding import Embedder
-from subconscious_mcp.errors import InvalidArgument, StorageError, SubconsciousError
-from subconscious_mcp.inbox import Episode, Inbox, seconds_of
+from subconscious_mcp.errors import InvalidArgument, SubconsciousError
+from subconscious_mcp.inbox import ENGINE_WAIT_SECONDS, Episode, Inbox, seconds_of, translated
 from subconscious_mcp.locate import namespace_name
 from subconscious_mcp.records import (
     CURATED,
@@ -57,10 +57,9 @@ MAX_TOP_K = 100
 PROMPT_HITS = 2
 PROMPT_EPISODES = 2
 EPISODE_THRESHOLD = 0.6
-"""Similarity from which an episode is about the same thing as a prompt. Source: of pairs of requests on
-one topic MiniLM puts most above it, of unrelated ones none; see validation/."""
-INBOX_SECONDS = 10.0
-"""How long the engine waits for a locked inbox."""
+"""Similarity from which an episode is about the same thing as a prompt. Source: MiniLM puts 99.7 % of 999
+paraphrases above it, a third of short requests with one intent, and 0.06 % of those with another; measured
+on public sets of questions."""
 _SESSION = "session:"
 
 _PURGE_SECONDS = 30.0
@@ -123,7 +122,7 @@ class Memory:
         self._embedder_lock = threading.Lock()
         self._echo_logs: dict[Path, EchoLog] = {}
         self._embedding_again: threading.Thread | None = None
-        self._inbox = Inbox(str(folder), wait_seconds=INBOX_SECONDS)
+        self._inbox = Inbox(str(folder), wait_seconds=ENGINE_WAIT_SECONDS)
         self._bookkeeper = _Bookkeeper()
         self._closing = threading.Event()
         self._next_purge = 0.0
@@ -308,7 +307,7 @@ class Memory:
         self._clean_log(scope, entry.id, [entry.task, entry.answer])
         if entry.kind == "episode" and entry.source.startswith(_SESSION):
             # Else the next session would be told of it again.
-            with _InboxTranslated():
+            with translated(self._inbox):
                 self._inbox.remove([entry.source.removeprefix(_SESSION)])
         gone = self.store.forget(scope.namespace, entry_id, request=scope.request)
         self._clean_log(scope, entry.id, [entry.task, entry.answer])
@@ -341,17 +340,22 @@ class Memory:
 
     def forget_episodes(self, session_ids: Sequence[str]) -> int:
         """Deletes the episodes of sessions, from the inbox and from memory; returns how many there were."""
-        with _InboxTranslated():
+        with translated(self._inbox):
             removed = self._inbox.remove(session_ids)
         entries = sum(map(self.forget_episode_entry, session_ids))
         return max(removed, entries)
 
-    def wipe_episodes(self, session_ids: Sequence[str], namespace: Namespace | None) -> int:
-        """Deletes the episodes of sessions, and all that became entries, of a namespace or of all; returns how many.
+    def wipe_episodes(self, session_ids: Sequence[str], name: str | None, root: str | None) -> int:
+        """Deletes the episodes of sessions, and all that became entries, of a project or of all; returns how many.
 
         The inbox may have been deleted since they became entries, so it does not know all of them.
+
+        Args:
+            name: The project's, as derived or asked for; None for all.
         """
-        sources = self.store.sources(namespace, "episode")
+        namespace = None if name is None else self.store.find_namespace(name, root)
+        known = name is None or namespace is not None
+        sources = self.store.sources(namespace, "episode") if known else []
         kept = [source.removeprefix(_SESSION) for source in sources if source.startswith(_SESSION)]
         return self.forget_episodes(list(dict.fromkeys([*session_ids, *kept])))
 
@@ -412,7 +416,7 @@ class Memory:
         namespace = self._known_namespace(name)
         new = checked_namespace(new)
         self.store.rename_namespace(namespace, new)
-        with _InboxTranslated():
+        with translated(self._inbox):
             # Else what is pending would bring the old name back.
             self._inbox.rename(namespace.name, new)
         EchoLog(log_file(self._folder, namespace.name), 1 << 40).move_to(log_file(self._folder, new))
@@ -501,19 +505,6 @@ class Memory:
             self._embedding_again.join(timeout=2.0)
         if self._owns_store:
             self.store.close()
-
-
-class _InboxTranslated:
-    """Tells what keeps the inbox from being used as this package's error."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            why = error.strerror or type(error).__name__
-            hint = "Try again, or see which program has it open."
-            raise StorageError(f"The inbox of captured sessions cannot be used: {why}.", hint) from error
 
 
 class _Bookkeeper:

@@ -48,20 +48,19 @@ def _near(memory: Memory, scope: Scope, values: Values) -> Payload:
     }
 
 
-def _forget_episodes(memory: Memory, scope: Scope, values: Values) -> Payload:
+def _forget_episodes(memory: Memory, values: Values) -> Payload:
     return {"forgotten": memory.forget_episodes(values["session_ids"])}
 
 
-def _wipe_episodes(memory: Memory, scope: Scope, values: Values) -> Payload:
-    namespace = None if values["everywhere"] else scope.namespace
-    return {"forgotten": memory.wipe_episodes(values["session_ids"], namespace)}
+def _wipe_episodes(memory: Memory, values: Values) -> Payload:
+    return {"forgotten": memory.wipe_episodes(**values)}
 
 
-def _namespaces(memory: Memory, scope: Scope, values: Values) -> Payload:
+def _namespaces(memory: Memory, values: Values) -> Payload:
     return {"namespaces": memory.namespaces()}
 
 
-def _find_namespace(memory: Memory, scope: Scope, values: Values) -> Payload:
+def _find_namespace(memory: Memory, values: Values) -> Payload:
     return {"name": memory.find_namespace(**values)}
 
 
@@ -72,12 +71,15 @@ VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
     "forget": _forget,
     "stats": _stats,
     "drift": _drift,
+    "near": _near,
+}
+OF_ALL_NAMESPACES: dict[str, Callable[[Memory, Values], Payload]] = {
     "namespaces": _namespaces,
     "find namespace": _find_namespace,
-    "near": _near,
     "forget episodes": _forget_episodes,
     "wipe episodes": _wipe_episodes,
 }
+"""Verbs that open no namespace: looking must not register the folder that it is done from."""
 
 
 def carry_out(memory: Memory, scope: Scope, verb: str, values: Values) -> Payload:

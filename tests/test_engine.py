@@ -596,17 +596,21 @@ def test_freed_memory_goes_back_once_in_each_time_of_quiet(
 def test_on_other_systems_there_is_nothing_to_give_back(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
     import ctypes
 
+    asked: list[object] = []
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.delattr(ctypes, "CDLL")
+    monkeypatch.setattr(ctypes, "CDLL", asked.append)
     engine._trim()
+    assert not asked
 
 
 def test_a_library_without_the_call_gives_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
     import ctypes
 
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    asked: list[object] = []
+    monkeypatch.setattr(ctypes, "CDLL", asked.append)  # returns None, which has no such call
     engine._trim()
+    assert asked == [None]
 
 
 def test_the_memory_in_use_is_told_as_well_as_the_system_can(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,27 @@ def test_injected_text_is_not_captured_again(client: Client) -> None:
     assert outcome.split() == ["From", "memory:", "The", "parser", "keeps", "trailing", "commas", "now."]
 
 
+def test_injected_text_is_not_captured_again_without_its_frame_either(client: Client) -> None:
+    client.stop("s-1", "Rewrite the zanzibar module", "The zanzibar module is rewritten.")
+    notes = client.session_start()
+    bare = "\n".join(line.strip() for line in notes.splitlines() if "zanzibar" in line)
+    assert bare.count("zanzibar") == 2
+    transcript = Transcript()
+    transcript.user(f"{bare}\nNow fix the parser")
+    transcript.assistant(f"From memory:\n{bare.replace('> ', '')}\nThe parser keeps trailing commas now.")
+    path = client.transcript("s-2", transcript)
+    client.run("stop", {"session_id": "s-2", "transcript_path": str(path), "cwd": str(client.project)})
+    _, request, outcome = client.rows()[1]
+    assert request == "Now fix the parser"
+    assert outcome.split("\n") == ["From memory:", "The parser keeps trailing commas now."]
+
+
+def test_a_request_that_is_typed_again_is_captured_again(client: Client) -> None:
+    client.stop("s-1", "Rewrite the zanzibar module", "The zanzibar module is rewritten.")
+    client.stop("s-2", "Rewrite the zanzibar module", "It is rewritten once more.")
+    assert [row[1:] for row in client.rows()][1] == ("Rewrite the zanzibar module", "It is rewritten once more.")
+
+
 # --- events of every kind
 
 

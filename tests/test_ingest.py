@@ -344,7 +344,7 @@ def test_forgetting_while_the_inbox_is_locked_is_told_and_can_be_done_again(
             lambda: memory.forget(project, episode_entry_id("s-1")),
             lambda: memory.forget_episodes(["s-1"]),
         ):
-            with pytest.raises(StorageError, match="inbox of captured sessions cannot be used: database is locked"):
+            with pytest.raises(StorageError, match=r"context\.db cannot be used: database is locked"):
                 forget()
     assert memory.forget(project, episode_entry_id("s-1"))
     assert inbox.listed(None, None, 10) == []
@@ -457,6 +457,7 @@ def test_faults_of_any_kind_do_not_end_it(
     inbox.leave(episode())
     follow(open_memory)
     wait_for(lambda: marked(inbox, "s-1"))
+    assert not faults
 
 
 def test_it_ends_while_clients_are_busy(memory: Memory, inbox: Inbox, follow: Callable[..., Ingester]) -> None:
