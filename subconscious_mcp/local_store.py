@@ -292,6 +292,9 @@ class LocalStore:
         wanted = max(_FIRST_CANDIDATES, 4 * k)
         while wanted <= _MOST_CANDIDATES:
             ids = self.index.query(name.collection, vector, wanted)
+            if len(ids) < wanted and len(ids) < self.index.count(name.collection):
+                # Vectors that nothing links to any more, as many equal neighbours can leave them.
+                break
             keys = np.fromiter(self.database.keys_of(ids).values(), dtype=np.int64)
             both = np.union1d(keys, pending)
             found = self._rank(name, both, vector, len(both), now=now, allowed=allowed)

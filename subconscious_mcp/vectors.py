@@ -155,13 +155,13 @@ class ChromaIndex:
 
     def collections(self) -> dict[str, int]:
         """Returns the number of vectors of each collection, by name."""
-        counts: dict[str, int] = {}
-        for name in self.names():
-            with self._lock, _translated("read"):
-                place = self._find(name)
-                if place is not None:
-                    counts[name] = int(place.count())
-        return counts
+        return {name: self.count(name) for name in self.names()}
+
+    def count(self, collection: str) -> int:
+        """Returns the number of vectors of a collection; 0 when it is absent."""
+        with self._lock, _translated("read"):
+            place = self._find(collection)
+            return 0 if place is None else int(place.count())
 
     def names(self) -> list[str]:
         """Returns the names of all collections, without reading any."""

@@ -576,6 +576,24 @@ def test_an_index_that_is_emptied_while_it_is_asked_is_not_believed(
     assert pairs(near) == model.nearest(vector, 1, NOW)
 
 
+def test_a_vector_that_nothing_in_the_index_links_to_is_found_all_the_same(
+    opener: Opener, embedder: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HNSW can leave one so where many are equally near: it is counted, and no search gets there."""
+    store, project, model = filled(opener, embedder, count=40)
+    up_to_date(store, embedder)
+    query = ChromaIndex.query
+    lost = next(iter(model.entries))
+
+    def without_it(self: ChromaIndex, collection: str, vector: NDArray[np.float32], k: int) -> list[str]:
+        return [name for name in query(self, collection, vector, k) if name != lost]
+
+    monkeypatch.setattr(ChromaIndex, "query", without_it)
+    task = model.entries[lost][1].task
+    found = store.nearest(project, ("memory",), embedder.fingerprint, embedder.embed_query(task), 1, now=NOW)
+    assert pairs(found) == [(lost, 1.0)]
+
+
 def test_an_index_that_cannot_be_built_leaves_exact_search(
     opener: Opener, embedder: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
