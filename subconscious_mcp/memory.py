@@ -6,6 +6,7 @@ one place: an entry and what the echo log says of it.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import queue
@@ -17,6 +18,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from subconscious_mcp import drift
 from subconscious_mcp.config import MAX_TTL_SECONDS, Config
@@ -62,6 +66,8 @@ paraphrases above it, a third of short requests with one intent, and 0.06 % of t
 on public sets of questions."""
 _SESSION = "session:"
 
+_RECENT_VECTORS = 512
+"""Vectors of the last tasks that are kept, 1.5 kB each."""
 _PURGE_SECONDS = 30.0
 """How often a write looks for expired entries."""
 
@@ -124,6 +130,8 @@ class Memory:
         self._embedding_again: threading.Thread | None = None
         self._inbox = Inbox(str(folder), wait_seconds=ENGINE_WAIT_SECONDS)
         self._bookkeeper = _Bookkeeper()
+        self._recent: dict[bytes, NDArray[np.float32]] = {}  # by hash of the task, least recently used first
+        self._recent_lock = threading.Lock()
         self._closing = threading.Event()
         self._next_purge = 0.0
 
@@ -150,6 +158,22 @@ class Memory:
                 self._embedder = self._load_embedder()
                 self._embed_again(self._embedder)
             return self._embedder
+
+    def _vector(self, embedder: Embedder, task: str) -> NDArray[np.float32]:
+        """Returns the vector of a task, from those of the last tasks where it is among them.
+
+        An agent recalls a task, misses, works it out, and remembers it under the same words.
+        """
+        # The hash, and not the text: what is forgotten must not stay behind for the life of an engine.
+        name = hashlib.sha256(task.encode("utf-8", "surrogatepass")).digest()
+        with self._recent_lock:
+            known = self._recent.pop(name, None)
+        vector = embedder.embed_query(task) if known is None else known
+        with self._recent_lock:
+            self._recent[name] = vector
+            if len(self._recent) > _RECENT_VECTORS:
+                del self._recent[next(iter(self._recent))]
+        return vector
 
     @property
     def is_loaded(self) -> bool:
@@ -214,7 +238,7 @@ class Memory:
         done_before = self.store.written_by(scope.request) if scope.request else None
         if done_before is not None:
             return Remembered(True, done_before, embedder.dimension)
-        vector = embedder.embed_query(task)
+        vector = self._vector(embedder, task)
         now = self._clock()
         near = self.store.nearest(scope.namespace, CURATED, embedder.fingerprint, vector, 1, now=now)
         nearest = near[0] if near else None
@@ -261,7 +285,7 @@ class Memory:
         tags = checked_tags(tags)
         least = scope.threshold if threshold is None else checked_threshold(threshold)
         embedder = self.embedder()
-        vector = embedder.embed_query(task)
+        vector = self._vector(embedder, task)
         now = self._clock()
         near = self.store.nearest(scope.namespace, CURATED, embedder.fingerprint, vector, top_k, now=now, tags=tags)
         best = near[0] if near else None
@@ -280,7 +304,7 @@ class Memory:
         checked_top_k(top_k)
         tags = checked_tags(tags)
         embedder = self.embedder()
-        vector = embedder.embed_query(task)
+        vector = self._vector(embedder, task)
         now = self._clock()
         near = self.store.nearest(scope.namespace, SENSED, embedder.fingerprint, vector, top_k, now=now, tags=tags)
         return Echoes(self.store.count(scope.namespace, SENSED, now), tuple(near))
@@ -384,7 +408,7 @@ class Memory:
         """
         checked_text("task", task, MAX_TASK_CHARS)
         embedder = self.embedder()
-        vector = embedder.embed_query(task)
+        vector = self._vector(embedder, task)
         now = self._clock()
 
         def above(kinds: Sequence[Kind], least: float, most: int) -> list[Near]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from conftest import OpenMemory
 from fakes import Clock, FakeEmbedder
@@ -312,3 +314,29 @@ def test_after_a_change_of_model_the_old_entries_are_embedded_again(open_memory:
     memory.close()
     memory = open_memory()
     assert memory.recall(memory.scope(config, "tests", None), TASK).hit
+
+
+def test_a_task_that_missed_is_remembered_without_the_model(
+    memory: Memory, scope: Scope, embedder: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    plain = embedder.embed_query
+
+    def counted(text: str) -> Any:
+        asked.append(text)
+        return plain(text)
+
+    monkeypatch.setattr(embedder, "embed_query", counted)
+    memory.recall(scope, "rotate the keys")
+    entry = memory.remember(scope, "rotate the keys", "ran rotate.sh").entry_id
+    memory.recall(scope, "rotate the  keys")
+    assert asked == ["rotate the keys", "rotate the  keys"]
+    assert memory.recall(scope, "rotate the keys").best.entry.id == entry  # type: ignore[union-attr]
+
+
+def test_vectors_of_only_the_last_tasks_are_kept(memory: Memory, scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subconscious_mcp.memory._RECENT_VECTORS", 3)
+    for n in range(5):
+        memory.recall(scope, f"task {n}")
+        memory.recall(scope, "task 0")
+    assert len(memory._recent) == 3
