@@ -6,6 +6,7 @@ frame that it cannot close, bounded, and is never captured again (see `transcrip
 
 from __future__ import annotations
 
+from subconscious_mcp.injected import Injected
 from subconscious_mcp.redaction import redact
 from subconscious_mcp.transcripts import MEMORY_TAG, bounded
 
@@ -53,18 +54,16 @@ def session_notes(episodes: Sequence[Episode], memories: int, all_episodes: int)
     return f"{_OPENING}{''.join(lines)}{_CLOSING}"
 
 
-def injected_lines(episodes: Sequence[Episode], session_id: str) -> list[str]:
-    """Returns what a session may have been told of these episodes, as it was told, and the words around it.
+def told_of(episodes: Sequence[Episode], session_id: str) -> Injected:
+    """Returns what a session may have been told of these episodes, where no record tells what it was.
 
-    For the reader of transcripts: an agent may repeat them without their frame, and they are not to be
-    captured as if they were new. Of the session's own episode it was told nothing.
+    Of the session's own episode it was told nothing.
     """
-    told = [
-        (quoted("asked: ", episode.request, REQUEST_CHARS), quoted("outcome: ", episode.outcome, OUTCOME_CHARS))
-        for episode in episodes
-        if episode.session_id != session_id
-    ]
-    return [_OPENING, *("".join(lines) for lines in told)] if told else []
+    injected = Injected(session_id)
+    others = [episode for episode in episodes if episode.session_id != session_id]
+    if others:
+        injected.add(session_notes(others, 0, len(others)), as_it_was=True)
+    return injected
 
 
 def prompt_notes(hits: Sequence[tuple[str, str, float]], episodes: Sequence[tuple[str, str, float]]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from subconscious_mcp import injected_files
 from subconscious_mcp.config import Resolved, resolve
 from subconscious_mcp.engine_client import ask_engine, derived_namespace
 from subconscious_mcp.errors import ConfigError, InvalidArgument, StorageError
@@ -142,6 +143,7 @@ _DATA = (
     "memory.db*",
     f"{DATABASE_FILE}*",
     SPOOL_FOLDER,
+    injected_files.FOLDER,
     "chroma.sqlite3*",
     "echo_log*.jsonl*",
     "engine.json*",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from subconscious_mcp.transcripts import Exchange
+    from subconscious_mcp.injected import Injected
 
     Event = Mapping[str, Any]
 
@@ -129,20 +129,18 @@ def stop(event: Event) -> str:
     place = _Place(event)
     if not place.capture:
         return ""
-    from subconscious_mcp.ambient import injected_lines
     from subconscious_mcp.inbox import Episode, Inbox, timestamp
     from subconscious_mcp.redaction import redact
-    from subconscious_mcp.transcripts import last_exchange
+    from subconscious_mcp.transcripts import last_exchange, told_exchange
 
     path = _text(event.get("transcript_path"))
-    session_id = _session_id(event) or _storable(path)[-MOST_ID_CHARS:]
-    # Not waited for: what is written below is worth the whole wait.
-    told = Inbox(place.folder, wait_seconds=0.0).recent(place.namespace, place.root, RECALLED_EPISODES)
-    injected = injected_lines(told, session_id)
+    session_id = _session_id(event)
     last_message = event.get("last_assistant_message")
+    injected = _injected(place, session_id)
     exchange = last_exchange(path or None, last_message, injected=injected, clean=redact)
     if exchange is None:
-        exchange = _told_exchange(event)
+        # Some clients have no transcript that can be read.
+        exchange = told_exchange(_text(event.get("prompt")), _text(last_message), injected, redact)
     if exchange is None:
         return ""
     kept = Inbox(place.folder).leave(
@@ -160,15 +158,30 @@ def stop(event: Event) -> str:
     return ""
 
 
-def _told_exchange(event: Event) -> Exchange | None:
-    """Returns the exchange that the event itself holds, where the client has no transcript that can be read."""
-    from subconscious_mcp.redaction import redact
-    from subconscious_mcp.transcripts import OUTCOME_CHARS, REQUEST_CHARS, Exchange, bounded
+def _injected(place: _Place, session_id: str) -> Injected:
+    """Returns what a session was told; where no record tells, what it may have been told at its start."""
+    from subconscious_mcp.injected_files import recorded
 
-    request, outcome = _text(event.get("prompt")), _text(event.get("last_assistant_message"))
-    if not request or not outcome:
-        return None
-    return Exchange(bounded(request, REQUEST_CHARS, redact), bounded(outcome, OUTCOME_CHARS, redact))
+    injected = recorded(place.folder, session_id)
+    if injected.marks:
+        return injected
+    from subconscious_mcp.ambient import told_of
+    from subconscious_mcp.inbox import Inbox
+
+    # Not waited for: what is written later is worth the whole wait.
+    episodes = Inbox(place.folder, wait_seconds=0.0).recent(place.namespace, place.root, RECALLED_EPISODES)
+    return told_of(episodes, session_id)
+
+
+def _record(place: _Place, event: Event, told: str, typed: str = "") -> None:
+    """Notes what a session is told, so that it is not captured again."""
+    if told and place.capture:
+        from subconscious_mcp.injected_files import record
+
+        try:
+            record(place.folder, _session_id(event), told, typed)
+        except OSError as error:
+            _note(_text(event.get("hook_event_name")), error)
 
 
 def session_start(event: Event) -> str:
@@ -187,7 +200,9 @@ def session_start(event: Event) -> str:
         recent = inbox.recent(place.namespace, place.root, SHOWN_EPISODES + 1)
         shown = [episode for episode in recent if episode.session_id != session_id][:SHOWN_EPISODES]
     _warm(place)
-    return session_notes(shown, memories, max(episodes, len(shown)))
+    notes = session_notes(shown, memories, max(episodes, len(shown)))
+    _record(place, event, notes)
+    return notes
 
 
 def _warm(place: _Place) -> None:
@@ -230,10 +245,12 @@ def user_prompt_submit(event: Event) -> str:
         return ""
     from subconscious_mcp.ambient import prompt_notes
 
-    return prompt_notes(
+    notes = prompt_notes(
         [(near["task"], near["answer"], near["similarity"]) for near in answer["hits"]],
         [(near["task"], near["answer"], near["similarity"]) for near in answer["episodes"]],
     )
+    _record(place, event, notes, typed=prompt)
+    return notes
 
 
 def _ask(place: _Place, values: dict[str, Any], deadline: float) -> dict[str, Any] | None:
@@ -275,7 +292,9 @@ def _text(value: object) -> str:
 
 
 def _session_id(event: Event) -> str:
-    return _storable(_text(event.get("session_id")))[:MOST_ID_CHARS]
+    """Returns what tells a session: its id, else its transcript."""
+    said = _storable(_text(event.get("session_id")))[:MOST_ID_CHARS]
+    return said or _storable(_text(event.get("transcript_path")))[-MOST_ID_CHARS:]
 
 
 def _storable(text: str) -> str:

@@ -23,11 +23,12 @@ import os
 import stat
 from collections import namedtuple
 
+from subconscious_mcp.injected import Injected
 from subconscious_mcp.transcript_records import Branch, blocks, sound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any, BinaryIO
 
     Record = dict[str, Any]
@@ -124,7 +125,7 @@ def last_exchange(
     path: str | os.PathLike[str] | None,
     last_message: object = None,
     *,
-    injected: Sequence[str] = (),
+    injected: Injected | None = None,
     clean: Callable[[str], str] | None = None,
     request_chars: int = REQUEST_CHARS,
     outcome_chars: int = OUTCOME_CHARS,
@@ -138,8 +139,8 @@ def last_exchange(
         last_message: The event's `last_assistant_message`, where it has one. The file may lag
             behind the event, so it counts before what the file holds. Anything but a text is
             no message.
-        injected: Texts that were injected into the session. Where one stands again, as a whole
-            or a line of it, it is cut out of request and outcome.
+        injected: What was injected into the session. Where it stands again, it is cut out of
+            request and outcome.
         clean: Called on each text before it is cut to its length, so that no secret is cut in
             half before a redactor sees it. Of a very long text it sees the two ends, each four
             times as long as what is kept.
@@ -152,12 +153,23 @@ def last_exchange(
     message = sound(last_message).strip() if isinstance(last_message, str) else ""
     try:
         with file:
-            found = _search(Branch(file), message, _Injected(injected))
+            found = _search(Branch(file), message, injected or Injected())
     except OSError:
         return None
     if found is None:
         return None
     return Exchange(bounded(found[0], request_chars, clean), bounded(found[1], outcome_chars, clean))
+
+
+def told_exchange(
+    request: str, outcome: str, injected: Injected | None = None, clean: Callable[[str], str] | None = None
+) -> Exchange | None:
+    """Returns the exchange that an event tells itself, or None where one of its parts is nobody's own words."""
+    known = injected or Injected()
+    request, outcome = known.cut(_by_hand(request), typed=True), known.cut(_unframed(outcome))
+    if not request or not outcome:
+        return None
+    return Exchange(bounded(request, REQUEST_CHARS, clean), bounded(outcome, OUTCOME_CHARS, clean))
 
 
 def bounded(text: str, limit: int, clean: Callable[[str], str] | None = None) -> str:
@@ -315,7 +327,7 @@ class _Turn:
         return substance if substance is messages[0] else f"{substance}\n\n{messages[0]}"
 
 
-def _search(branch: Branch, last_message: str, injected: _Injected) -> tuple[str, str] | None:
+def _search(branch: Branch, last_message: str, injected: Injected) -> tuple[str, str] | None:
     """Returns the last request and outcome with substance, else the last ones at all."""
     turn = _Turn(last_message)
     spare: tuple[str, str] | None = None
@@ -407,35 +419,6 @@ def _without(text: str, tag: str, greedy: bool) -> str:
 
 def _inside(text: str, tag: str) -> str:
     return text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()
-
-
-class _Injected:
-    """Texts that were injected, and are to be found again without their frame."""
-
-    _FEWEST = 16
-    """Shorter texts and lines are everybody's words."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = [text for text in map(str.strip, texts) if len(text) >= self._FEWEST]
-        lines = {self._plain(line) for text in self._texts for line in text.splitlines()}
-        self._lines = {line for line in lines if len(line) >= self._FEWEST}
-
-    def cut(self, text: str, typed: bool = False) -> str:
-        """Returns a text without them.
-
-        A typed message of one line may be that of an earlier session, typed again: it stays,
-        unless it is an injected text as a whole.
-        """
-        for known in self._texts:
-            text = text.replace(known, "")
-        if self._lines and not (typed and "\n" not in text.strip()):
-            text = "\n".join(line for line in text.split("\n") if self._plain(line) not in self._lines)
-        return text.strip()
-
-    @staticmethod
-    def _plain(line: str) -> str:
-        # Quoted, listed or indented, it is the same line.
-        return " ".join(line.lstrip(" \t>*-").split())
 
 
 def is_courtesy(text: str) -> bool:

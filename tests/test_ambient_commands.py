@@ -21,6 +21,7 @@ from test_ingest import QUICK, ingested, of_windows, wait_for
 
 from subconscious_mcp import ambient_commands, cli
 from subconscious_mcp.inbox import Inbox
+from subconscious_mcp.injected_files import record
 from subconscious_mcp.storage_lock import StorageLock, wait_until_free
 
 Run = Callable[..., tuple[int, str, str]]
@@ -211,6 +212,7 @@ def test_wipe_leaves_settings_and_models_and_nothing_else(
     with locked(inbox):
         leave(inbox, project, "s-2")
     Path(f"{inbox.path}.damaged-1").write_text("zanzibar")
+    record(inbox.folder, "s-1", "What the zanzibar session was told.")
     for kept in ("config.json", "models/all/model.bin", "data/notes of the user.txt", "logs/other.txt"):
         (home / kept).parent.mkdir(parents=True, exist_ok=True)
         (home / kept).write_text("{}")

@@ -35,6 +35,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "asking",
             "transcripts",
             "transcript_records",
+            "injected",
             "client_settings",
         }
     ),
@@ -52,7 +53,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "wire",
         }
     ),
-    frozenset({"inbox", "echo_log", "local_store", "settings_file", "hook_clients"}),
+    frozenset({"inbox", "injected_files", "echo_log", "local_store", "settings_file", "hook_clients"}),
     frozenset({"drift", "memory"}),
     frozenset({"opening", "doctor", "ingest", "ambient", "install_hooks"}),
     frozenset(

@@ -136,6 +136,88 @@ def test_injected_text_is_not_captured_again_without_its_frame_either(client: Cl
     assert outcome.split("\n") == ["From memory:", "The parser keeps trailing commas now."]
 
 
+ANSWER = "Run the zanzibar migration twice,\nfirst dry and then for real, because of the quagga lock.\nmake up"
+
+
+@contextmanager
+def answering_engine(client: Client, *hits: tuple[str, str]) -> Iterator[None]:
+    """Says of every prompt that these tasks are near it."""
+    near = [{"task": task, "answer": answer, "similarity": 0.9} for task, answer in hits]
+    reply = json.dumps({"result": {"payload": {"hits": near, "episodes": []}}}).encode()
+    with silent_engine(client, b"{}\n" + reply + b"\n"):
+        yield
+
+
+def captured(client: Client, request: str, outcome: str, session: str = "s") -> tuple[str, str] | None:
+    client.run("stop", client.stop_event(session, request, outcome))
+    return next(((row[1], row[2]) for row in client.rows() if row[0] == session), None)
+
+
+def test_what_a_prompt_was_told_is_not_captured_again(client: Client) -> None:
+    with answering_engine(client, ("Migrate the tables", ANSWER)):
+        assert "quagga" in client.prompt("How do I migrate the database?")
+    request = "How do I migrate the database?"
+    quoted = "\n".join(f"> {line}" for line in ANSWER.split("\n"))
+    assert captured(client, request, f"Memory says:\n{quoted}\nI did so.") == (request, "Memory says:\nI did so.")
+    wrapped = f"As noted, {' '.join(ANSWER.split()).replace('migration', '**migration**')} - and so I did it today."
+    assert captured(client, request, wrapped) == (request, "As noted, - and so I did it today.")
+    assert captured(client, f"{ANSWER}\n{request}", "It is done.") == (request, "It is done.")
+    # What is told is not lost for others.
+    assert captured(client, request, ANSWER, "another session") == (request, ANSWER)
+
+
+def test_an_outcome_of_nothing_but_what_a_prompt_was_told_is_none(client: Client) -> None:
+    with answering_engine(client, ("Migrate the tables", ANSWER)):
+        client.prompt("How do I migrate the database?")
+    assert captured(client, "How do I migrate the database?", ANSWER) is None
+
+
+def test_a_prompt_that_memory_holds_too_is_the_users_own(client: Client) -> None:
+    task = "Migrate the tables of the zanzibar database:\nall of them, and then the quagga index as well, please"
+    with answering_engine(client, (task, ANSWER)):
+        client.prompt(task)
+    assert captured(client, task, "It is done now.") == (task, "It is done now.")
+
+
+def test_what_was_told_is_not_captured_when_it_is_forgotten_meanwhile(client: Client) -> None:
+    client.stop("s-1", "Rewrite the zanzibar module", "The zanzibar module is rewritten.")
+    assert "zanzibar" in client.session_start("s")
+    from subconscious_mcp.inbox import Inbox
+
+    Inbox(str(client.storage)).remove(["s-1"])
+    assert captured(client, "Fix it", "The zanzibar module is rewritten.\nIt is fixed.") == ("Fix it", "It is fixed.")
+    assert files_with(client.home, "zanzibar") == []
+
+
+def test_what_a_session_was_told_is_in_no_file_as_text(client: Client) -> None:
+    with answering_engine(client, ("Migrate the tables", ANSWER)):
+        client.prompt("How do I migrate the database?")
+    assert len(files(client.storage / "context.injected")) == 1
+    for word in (*ANSWER.split(), "Migrate", "tables"):
+        assert len(word) < 5 or files_with(client.home, word) == []
+
+
+def test_without_capture_nothing_is_noted(client: Client) -> None:
+    client.stop()
+    client.env["SUBCONSCIOUS_CAPTURE_ENABLED"] = "off"
+    assert "Fix the parser" in client.session_start()
+    assert files(client.storage) == ["context.db"]
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", bytes(range(256)) * 4], ids=["empty", "cut", "other bytes"])
+def test_damaged_notes_of_what_was_told_are_no_obstacle(client: Client, content: bytes) -> None:
+    client.stop("s-1", "Rewrite the zanzibar module", "The zanzibar module is rewritten.")
+    client.session_start("s")
+    (path,) = (client.storage / "context.injected").iterdir()
+    path.write_bytes(content)
+    client.session_start("s")
+    assert captured(client, "Fix it", "The zanzibar module is rewritten.\nIt is fixed.") == ("Fix it", "It is fixed.")
+    path.unlink()
+    path.mkdir()
+    assert "zanzibar" in client.session_start("s")
+    assert captured(client, "Fix it", "It is mended.") == ("Fix it", "It is mended.")
+
+
 def test_a_request_that_is_typed_again_is_captured_again(client: Client) -> None:
     client.stop("s-1", "Rewrite the zanzibar module", "The zanzibar module is rewritten.")
     client.stop("s-2", "Rewrite the zanzibar module", "It is rewritten once more.")

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from transcript_builder import Transcript, exchange
 
 from subconscious_mcp import transcript_records, transcripts
-from subconscious_mcp.transcripts import MEMORY_TAG, Exchange, bounded, is_courtesy, last_exchange
+from subconscious_mcp.injected import Injected
+from subconscious_mcp.transcripts import MEMORY_TAG, Exchange, bounded, is_courtesy, last_exchange, told_exchange
 
 PLAIN = Exchange("Fix the parser", "The parser now keeps trailing commas.")
 LATER = Exchange("Add a test", "Added test_commas with three cases.")
@@ -583,28 +584,43 @@ def test_a_frame_without_an_end_takes_the_rest(read) -> None:
     assert read(exchange(f"Fix it <{MEMORY_TAG}>an old secret")) == Exchange("Fix it", PLAIN.outcome)
 
 
+def injected(told: str) -> Injected:
+    marks = Injected("a session")
+    marks.add(told)
+    return marks
+
+
 def test_injected_texts_are_found_without_their_frame(read) -> None:
-    injected = ["Earlier in this project:\n- How do I run the tests? With pytest -q in the root.\n- ok"]
+    told = "Earlier in this project:\n- How do I run the tests? With pytest -q in the root.\n- ok"
     transcript = exchange()
-    transcript.user(injected[0])
+    transcript.user(told)
     transcript.user(f"> How do I run the tests?  With pytest -q in the root.\n{LATER.request}\n- ok")
-    transcript.assistant(f"{injected[0]}\n\n{LATER.outcome}")
-    assert read(transcript, injected=injected) == Exchange(f"{LATER.request}\n- ok", LATER.outcome)
+    transcript.assistant(f"{told}\n\n{LATER.outcome}")
+    assert read(transcript, injected=injected(told)) == Exchange(f"{LATER.request}\n- ok", LATER.outcome)
 
 
 def test_a_line_that_the_user_typed_again_is_a_request(read) -> None:
-    injected = "Earlier in this project:\nRun all tests and fix them\nTwo of them needed a clock."
-    assert read(exchange("Run all tests and fix them"), injected=[injected]) == Exchange(
+    told = "Earlier in this project:\nRun all tests and fix them\nTwo of them needed a clock."
+    assert read(exchange("Run all tests and fix them"), injected=injected(told)) == Exchange(
         "Run all tests and fix them", PLAIN.outcome
     )
 
 
 def test_an_outcome_of_injected_text_alone_is_none(read) -> None:
-    injected = "With pytest -q in the root of the project."
+    told = "With pytest -q in the root of the project."
     transcript = exchange()
     transcript.user("How do I run the tests?")
-    transcript.assistant(injected)
-    assert read(transcript, injected=[injected]) == PLAIN
+    transcript.assistant(told)
+    assert read(transcript, injected=injected(told)) == PLAIN
+
+
+def test_what_an_event_tells_itself_is_read_as_a_transcript_is() -> None:
+    told = "With pytest -q in the root of the project."
+    known = injected(told)
+    assert told_exchange("Fix it", f"{told}\nIt is fixed.", known) == Exchange("Fix it", "It is fixed.")
+    assert told_exchange("Fix it", told, known) is told_exchange("Fix it", "") is told_exchange("", "It is fixed.")
+    framed = f"<{MEMORY_TAG}>\nold\n</{MEMORY_TAG}>"
+    assert told_exchange(f"{framed} Fix it", f"It is fixed. {framed}") == Exchange("Fix it", "It is fixed.")
 
 
 # Lengths
