@@ -33,16 +33,17 @@ from subconscious_mcp.host import Host
 from subconscious_mcp.locate import ENV_PREFIX, namespace_name
 from subconscious_mcp.logs import log_to_file
 from subconscious_mcp.namespaces import Derived, derive
-from subconscious_mcp.storage_lock import LOCK_FILE, StorageLock, holder
+from subconscious_mcp.storage_lock import LOCK_FILE, SERVER, StorageLock, holder
 from subconscious_mcp.wire import Wire
 
 log = logging.getLogger(__name__)
 
 COMMAND = "subconscious-mcp engine"
-LOCK_SECONDS = 10.0
-"""How long to wait for the lock of an engine that ends: it finishes what it is at."""
+LOCK_SECONDS = 15.0
+"""How long to wait for the lock of an engine that ends or of a command: they finish what they are at. Below
+the 20 s that a pipe waits for its engine."""
 BUSY_SECONDS = 3.0
-"""How long to wait for the lock of another process: most commands take less than a second."""
+"""How long to wait for the lock of a server in one process, which mostly stays."""
 HELLO_SECONDS = 10.0
 DRAIN_SECONDS = 3.0
 """How long connections may take to end: longer than a wire's own limit after a signal."""
@@ -336,8 +337,9 @@ def _lock(folder: Path) -> StorageLock:
         try:
             return StorageLock(folder, COMMAND)
         except StorageBusy:
-            # Only one that ends is worth waiting for; an engine that runs serves the pipe anyway.
-            limit = LOCK_SECONDS if holder(folder).command == COMMAND else BUSY_SECONDS
+            # Only one that ends is worth waiting for; an engine that runs serves the pipe anyway. Who gives up
+            # leaves its window without an engine for good.
+            limit = BUSY_SECONDS if holder(folder).command == SERVER else LOCK_SECONDS
             facts = endpoint.read(str(folder))
             if time.monotonic() - started > limit or (facts is not None and _listens(facts)):
                 raise

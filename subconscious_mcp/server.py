@@ -15,6 +15,7 @@ from subconscious_mcp.host import Host
 from subconscious_mcp.locate import ENV_PREFIX
 from subconscious_mcp.logs import log_to_file
 from subconscious_mcp.namespaces import Derived
+from subconscious_mcp.storage_lock import SERVER
 from subconscious_mcp.wire import Wire, own_standard_streams
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ def serve(config: Config, derived: Derived, because: str = "") -> NoReturn:
     log_to_file(config.home / "logs" / "server.log", config.log_level)
     if because:
         log.warning("Serving in this process: %s.", because)
-    host = Host(config.storage_dir, command="subconscious-mcp server")
+    host = Host(config.storage_dir, command=SERVER)
     host.start(config)
     host.serve(wire, lambda: host.session(config, derived))
     host.close()
@@ -48,7 +49,7 @@ def serve_fault(fault: ConfigError) -> NoReturn:
     wire = _own_wire()
     # Settings that nothing can be read from or written to; only the tools' descriptions use them.
     config = resolve({f"{ENV_PREFIX}HOME": os.devnull}).config
-    host = Host(config.storage_dir, command="subconscious-mcp server")
+    host = Host(config.storage_dir, command=SERVER)
     host.start(None)
     host.serve(wire, lambda: host.fault_session(config, fault))
     _leave(meaning(fault).exit_code)

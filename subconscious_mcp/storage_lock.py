@@ -16,6 +16,8 @@ from pathlib import Path
 
 from subconscious_mcp.errors import StorageBusy, StorageError
 
+SERVER = "subconscious-mcp server"
+"""The command of a server in one process: it holds the directory for as long as its client lives."""
 LOCK_FILE = "engine.lock"
 # Windows locks byte ranges, and a locked range cannot be read by others: lock one far behind
 # the text.

@@ -25,7 +25,7 @@ from interaction import PATIENCE, Process
 from subconscious_mcp import __version__, endpoint, engine, opening, pipe
 from subconscious_mcp.config import Resolved, resolve
 from subconscious_mcp.errors import StorageBusy, StorageError
-from subconscious_mcp.storage_lock import LOCK_FILE, StorageLock, holder, wait_until_free
+from subconscious_mcp.storage_lock import LOCK_FILE, SERVER, StorageLock, holder, wait_until_free
 
 TASK = "Export the monthly sales report of the northern region"
 
@@ -548,7 +548,7 @@ def test_an_engine_beside_one_that_listens_does_not_wait(settings: Resolved, sig
     meanwhile(running, act)
 
 
-@pytest.mark.parametrize("held_by", [engine.COMMAND, "another command"])
+@pytest.mark.parametrize("held_by", [engine.COMMAND, SERVER, "another command"])
 def test_an_engine_waits_for_the_lock_of_whoever_ends(
     settings: Resolved, signals: None, monkeypatch: pytest.MonkeyPatch, held_by: str
 ) -> None:
