@@ -5,6 +5,7 @@ A client starts it without arguments, or as a hook, and those ways are kept shor
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -15,9 +16,14 @@ def main() -> int:
 
         return run()
     if sys.argv[1] == "hook":
+        import gc
+
+        # A process of a moment: there is nothing to collect.
+        gc.disable()
         from subconscious_mcp import hooks
 
-        return hooks.run(sys.argv[2:])
+        # What it wrote is written, so the interpreter need not be taken down: that takes 5 ms.
+        os._exit(hooks.run(sys.argv[2:]))
     from subconscious_mcp.cli import main as command_line
 
     return command_line()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from subconscious_mcp.injected import Injected
+    from subconscious_mcp.transcripts import Exchange
 
     Event = Mapping[str, Any]
 
@@ -130,17 +131,17 @@ def stop(event: Event) -> str:
     if not place.capture:
         return ""
     from subconscious_mcp.inbox import Episode, Inbox, timestamp
-    from subconscious_mcp.redaction import redact
-    from subconscious_mcp.transcripts import last_exchange, told_exchange
+    from subconscious_mcp.injected_files import recorded
 
-    path = _text(event.get("transcript_path"))
     session_id = _session_id(event)
-    last_message = event.get("last_assistant_message")
-    injected = _injected(place, session_id)
-    exchange = last_exchange(path or None, last_message, injected=injected, clean=redact)
-    if exchange is None:
-        # Some clients have no transcript that can be read.
-        exchange = told_exchange(_text(event.get("prompt")), _text(last_message), injected, redact)
+    injected = recorded(place.folder, session_id)
+    exchange = _exchange(event, injected)
+    if exchange is not None and not injected.marks and injected.resembles(exchange.request, exchange.outcome):
+        from subconscious_mcp.ambient import told_of
+
+        # Not waited for: what is written below is worth the whole wait.
+        told = Inbox(place.folder, wait_seconds=0.0).recent(place.namespace, place.root, RECALLED_EPISODES)
+        exchange = _exchange(event, told_of(told, session_id))
     if exchange is None:
         return ""
     kept = Inbox(place.folder).leave(
@@ -158,19 +159,15 @@ def stop(event: Event) -> str:
     return ""
 
 
-def _injected(place: _Place, session_id: str) -> Injected:
-    """Returns what a session was told; where no record tells, what it may have been told at its start."""
-    from subconscious_mcp.injected_files import recorded
+def _exchange(event: Event, injected: Injected) -> Exchange | None:
+    """Returns the session's last exchange without what it was told."""
+    from subconscious_mcp.redaction import redact
+    from subconscious_mcp.transcripts import last_exchange, told_exchange
 
-    injected = recorded(place.folder, session_id)
-    if injected.marks:
-        return injected
-    from subconscious_mcp.ambient import told_of
-    from subconscious_mcp.inbox import Inbox
-
-    # Not waited for: what is written later is worth the whole wait.
-    episodes = Inbox(place.folder, wait_seconds=0.0).recent(place.namespace, place.root, RECALLED_EPISODES)
-    return told_of(episodes, session_id)
+    path, last_message = _text(event.get("transcript_path")), event.get("last_assistant_message")
+    exchange = last_exchange(path or None, last_message, injected=injected, clean=redact)
+    # Some clients have no transcript that can be read.
+    return exchange or told_exchange(_text(event.get("prompt")), _text(last_message), injected, redact)
 
 
 def _record(place: _Place, event: Event, told: str, typed: str = "") -> None:

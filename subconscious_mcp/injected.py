@@ -52,6 +52,11 @@ class Injected:
         """
         self.marks |= self._marks(told, as_it_was) - self._marks(typed, as_it_was)
 
+    @staticmethod
+    def resembles(*texts: str) -> bool:
+        """Returns whether a text may hold notes as they are told: a cheap look before a dear one."""
+        return any(label in text for text in texts for label in LABELS)
+
     def cut(self, text: str, typed: bool = False) -> str:
         """Returns a text without what was injected.
 

@@ -8,14 +8,13 @@ A home folder and the root of a file system are nobody's project: their namespac
 from __future__ import annotations
 
 import os
-import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEFAULT = "default"
-_PLAIN = re.compile(r"[a-z0-9_][a-z0-9._-]{0,63}")
+_PLAIN = r"[a-z0-9_][a-z0-9._-]{0,63}"
 
 
 class Derived:
@@ -139,7 +138,10 @@ def file_part(name: str) -> str:
     Lower-case plain names stay as they are; others are cut to what every file system takes,
     with a hash of the whole name behind.
     """
-    if _PLAIN.fullmatch(name) and not name.endswith("."):
+    # Here: a hook does without.
+    import re
+
+    if re.fullmatch(_PLAIN, name) and not name.endswith("."):
         return name
     plain = re.sub(r"[^a-z0-9._-]+", "_", name.lower()).strip("._-")[:40]
     return f"{plain or 'ns'}-{short_hash(name)}"

@@ -19,7 +19,6 @@ Best effort, not a guarantee: a secret without a telling shape, name or place is
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from subconscious_mcp.secret_shapes import Span, commands, key_blocks, places, shaped_tokens, signed
@@ -110,6 +109,8 @@ def _around_marks(text: str, span: Span) -> Span:
 def _spans(text: str) -> list[Span]:
     spans = [span for rule in _RULES for span in rule(text)]
     if "\\" in text or "%" in text or "&" in text or "\x1b" in text:
+        from bisect import bisect_left, bisect_right
+
         view, seen, real = _unescaped(text)
         if view != text:
             for start, end in (span for rule in _RULES for span in rule(view)):

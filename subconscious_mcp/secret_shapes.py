@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 
 from subconscious_mcp.secret_values import (
     HASH,
@@ -68,7 +69,9 @@ def signed(sign: str, pattern: str, text: str) -> Iterator[re.Match[str]]:
     that begins with a plain character, so that it is looked for fast; or plain texts with `&` between.
     """
     if sign.startswith("~"):
-        if has(sign[1:], text):
+        # Its plain beginning first: where that is not, the pattern need not be compiled.
+        plain = "".join(takewhile(lambda c: c not in r"\[(", sign[1:]))
+        if plain in text and has(sign[1:], text):
             yield from compiled(pattern).finditer(text)
         return
     first, *others = sign.split("&")

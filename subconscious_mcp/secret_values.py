@@ -5,7 +5,6 @@ Pure functions on one word each, for `redaction`. Patterns are strings, compiled
 
 from __future__ import annotations
 
-import binascii
 import re
 from functools import cache, lru_cache
 
@@ -199,6 +198,8 @@ def is_basic(value: str) -> bool:
     bare = value.rstrip("=")
     if not 8 <= len(bare) <= FAR or not matches(r"[A-Za-z0-9+/]+", bare):
         return False
+    import binascii
+
     try:
         plain = binascii.a2b_base64(bare + "=" * (-len(bare) % 4))
     except ValueError:

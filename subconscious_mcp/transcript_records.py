@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 64 * 1024
 _LINE_BYTES = 1_310_720
 """A longer line is not parsed; its two ends tell where it belongs. One of a megabyte still is."""
-_WHOLE_BYTES = 1024
-"""A longer line is parsed only where it may hold text that counts."""
 _MOST_NODES = 150_000
 """Of JSON in a line: an object of each two bytes of a line would take more memory than there is."""
-_FOLLOWED = 1_000
+_FOLLOWED = 500
 """Lines that are followed from parent to parent. A turn of more is read in the order of the file,
 which is many times as fast and errs only where a rewound branch lies inside such a turn."""
 _SKIMMED = 2_500
@@ -41,6 +39,8 @@ _SPEAKERS = frozenset({"user", "assistant", "system", "attachment"})
 _LINKS = (b'"user"', b'"assistant"', b'"system"', b'"attachment"')
 _USER, _RESULT, _TEXT, _QUEUED = b'"user"', b'"tool_result"', b'"text"', b'"queued_command"'
 _STOPPED = b"[Request interrupted by user"
+_SIDECHAIN, _TOOL = b'"isSidechain":', b'"tool_use'  # the call, and the id of it in its result
+_PARENTS = (("parentUuid", b'"parentUuid"'), ("logicalParentUuid", b'"logicalParentUuid"'))
 _SAID = b'"user","content":'
 _RESULTS = (b'[{"tool_use_id"', b'[{"type":"tool_result"')
 
@@ -219,20 +219,26 @@ def _asks(block: bytes) -> bool:
 
 
 def _aside(line: bytes) -> bool:
-    return b'"isSidechain":true' in line or b'"isSidechain": true' in line
+    # The line's own is the first; one look at the whole of a line costs more than all else that is done with it.
+    at = line.find(_SIDECHAIN)
+    return at >= 0 and line.startswith((b"true", b" true"), at + len(_SIDECHAIN))
 
 
 def _outline(line: bytes, long: bool) -> Record:
     """Returns what a line that is not parsed has to say: where it belongs, and what it is."""
-    record: Record = {"type": "outline", "isSidechain": _aside(line), "tools": b'"tool_use"' in line}
-    for name in ("parentUuid", "logicalParentUuid"):
-        at = line.find(f'"{name}"'.encode())
+    record: Record = {"type": "outline", "isSidechain": _aside(line), "tools": _TOOL in line}
+    for name, token in _PARENTS:
+        at = line.find(token)
         if at >= 0:
-            rest = line[at + len(name) + 2 :][: _MOST_ID_CHARS + 8].lstrip(b" \t:")
+            at += len(token)
+            rest = line[at : at + _MOST_ID_CHARS + 8].lstrip(b" \t:")
             record[name] = rest[1:].partition(b'"')[0].decode("utf-8", "replace") if rest[:1] == b'"' else None
-    meta = b'"isMeta":true' in line or b'"isMeta": true' in line
-    # Words of the user, too many to read: they are not kept, and yet a request.
-    record["request"] = long and _USER in line and _RESULT not in line and not meta
+            if record[name]:
+                break
+    if long:
+        meta = b'"isMeta":true' in line or b'"isMeta": true' in line
+        # Words of the user, too many to read: they are not kept, and yet a request.
+        record["request"] = _USER in line and _RESULT not in line and not meta
     return record
 
 
@@ -302,7 +308,8 @@ class Branch:
 
     def _with_id(self, parent: str) -> Record | None:
         """Returns the record of that id, or a message that was queued behind it."""
-        token = json.dumps(parent).encode()
+        plain = parent.isascii() and parent.replace("-", "").isalnum()
+        token = (f'"{parent}"' if plain else json.dumps(parent)).encode()
         while self._left > 0 and (line := self._lines.previous((token, _QUEUED))) is not None:
             self._left -= 1
             record = self._read(line)
@@ -333,7 +340,8 @@ class Branch:
         long = self._lines.long or (
             len(line) > 4 * _BLOCK_BYTES and sum(map(line.count, (b"{", b"[", b","))) > _MOST_NODES
         )
-        whole = not long and (len(line) <= _WHOLE_BYTES or _may_count(line))
+        # A line without words has nothing to say but where it belongs, and parsing is what takes the time.
+        whole = not long and (_may_count(line) or not (line.startswith(b"{") and line.rstrip().endswith(b"}")))
         record = _parsed(line) if whole else _outline(line, long)
         if _SAID not in line and (_RESULT in line or (record is not None and record.get("type") == "user")):
             self._native = False

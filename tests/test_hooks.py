@@ -23,7 +23,7 @@ EVENTS = ("stop", "session-start", "user-prompt-submit")
 HEAVY = (
     "mcp", "chromadb", "onnxruntime", "numpy", "tokenizers", "pydantic", "rich", "anyio", "asyncio", "huggingface_hub",
     "argparse", "dataclasses", "inspect", "typing", "pathlib", "logging", "subprocess", "tempfile",
-    "importlib.metadata",
+    "importlib.metadata", "datetime", "contextlib", "hashlib", "urllib", "sqlite3",
 )  # fmt: skip
 OWN = ("config", "database", "memory", "local_store", "engine", "host", "embedding", "cli", "errors", "vectors")
 
@@ -44,6 +44,7 @@ def files(folder: Path) -> list[str]:
 def test_a_hook_loads_next_to_nothing(client: Client, name: str) -> None:
     client.stop()
     client.storage.joinpath("engine.json").write_text('{"port": 1, "pid": 1}')
+    client.storage.joinpath("memory.db").touch()
     code = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
         "from subconscious_mcp import __main__, hooks\n"

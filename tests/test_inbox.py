@@ -420,6 +420,18 @@ def test_times_are_in_the_order_of_their_texts() -> None:
     assert json.dumps(timestamp()).endswith('Z"')
 
 
+@pytest.mark.parametrize("name", ["a b", "100% ä?mode=ro&x#1", "記憶"])
+def test_memories_are_counted_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with closing(sqlite3.connect(tmp_path / name / "memory.db")) as connection:
+        connection.executescript(
+            "CREATE TABLE namespaces (key, name, root); CREATE TABLE merged (name, root, namespace);"
+            "CREATE TABLE entries (namespace, kind, expires_at);"
+            "INSERT INTO namespaces VALUES (1, 'project', NULL); INSERT INTO entries VALUES (1, 'memory', NULL);"
+        )
+    assert count_memories(str(tmp_path / name), "project", None) == 1
+
+
 def test_memories_are_counted_without_the_engine(inbox: Inbox, open_memory: OpenMemory, config: Config) -> None:
     folder = inbox.folder
     assert count_memories(folder, "project", "/work/project") == 0
