@@ -11,8 +11,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from subconscious_mcp.errors import InvalidArgument, StorageBusy, StorageDamaged, StorageError, StorageFull
 from subconscious_mcp.exact_search import as_stored
 from subconscious_mcp.namespaces import short_hash
-from subconscious_mcp.records import Entry, Kind, Namespace, NewEntry
+from subconscious_mcp.records import Entry, Kind, Namespace, NewEntry, Observation
 from subconscious_mcp.schema import MIGRATIONS
 
 DATABASE_FILE = "memory.db"
@@ -32,6 +32,8 @@ BUSY_SECONDS = 10.0
 or a browser's lock usually lasts, shorter than an agent's patience."""
 
 RECALL_WINDOW = 100
+FEEDBACK_WINDOW = 200
+"""Observations that are kept of an entry, the newest. With so many a threshold moves by thousandths."""
 REQUEST_SECONDS = 3600.0
 """How long it is remembered which request wrote what."""
 _COLUMNS = "e.key, e.id, e.kind, e.task, e.answer, e.created_at, e.expires_at, e.tags, e.source"
@@ -685,6 +687,55 @@ class Database:
         )
         return (last[0][0] if last else None), [bool(row[0]) for row in rows]
 
+    # --- feedback
+
+    def note_feedback(self, namespace: Namespace, query: str, observation: Observation) -> bool:
+        """Notes what somebody said of an entry's answer, in place of what was said of the same query.
+
+        Args:
+            query: A hash of the query; its text is not stored.
+
+        Returns:
+            Whether the namespace has the entry.
+        """
+        with self._transaction() as write:
+            row = write.execute(
+                "SELECT key FROM entries WHERE id = ? AND namespace = ?", (observation.entry_id, namespace.key)
+            ).fetchone()
+            if row is None:
+                return False
+            self._insert_feedback(write, row[0], query, observation)
+            write.execute(
+                "DELETE FROM feedback WHERE entry = ? AND key <= (SELECT key FROM feedback"
+                " WHERE entry = ? ORDER BY key DESC LIMIT 1 OFFSET ?)",
+                (row[0], row[0], FEEDBACK_WINDOW),
+            )
+        return True
+
+    def _insert_feedback(self, write: sqlite3.Connection, entry: int, query: str, observation: Observation) -> None:
+        write.execute(
+            "INSERT OR REPLACE INTO feedback (entry, query, fingerprint, similarity, correct, at)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                entry,
+                query,
+                observation.fingerprint,
+                observation.similarity,
+                int(observation.correct),
+                observation.at,
+            ),
+        )
+
+    def feedback(self, namespace: Namespace, entry_id: str | None = None) -> list[Observation]:
+        """Returns what was said of an entry's answer, or of all entries of the namespace, oldest first."""
+        rows = self._read(
+            "SELECT e.id, f.similarity, f.correct, f.at, f.fingerprint FROM entries e"
+            f" JOIN feedback f ON f.entry = e.key WHERE e.namespace = ? {'' if entry_id is None else 'AND e.id = ?'}"
+            " ORDER BY f.key",
+            (namespace.key,) if entry_id is None else (namespace.key, entry_id),
+        )
+        return [_observation(*row) for row in rows]
+
     # --- care
 
     def problems(self) -> list[str]:
@@ -715,6 +766,14 @@ class Database:
                     )
         return copied
 
+    def _copy_feedback(self, rows: Sequence[tuple[str, Observation]]) -> None:
+        """Stores feedback that was read from another file, of entries that were copied."""
+        keys = self.keys_of([observation.entry_id for _, observation in rows])
+        with self._transaction() as write:
+            for query, observation in rows:
+                if observation.entry_id in keys:
+                    self._insert_feedback(write, keys[observation.entry_id], query, observation)
+
     def compact(self) -> None:
         """Rewrites the file without its free pages."""
         with self._write_lock, self._translated():
@@ -740,6 +799,7 @@ def salvage(damaged: Path, fresh: Database) -> tuple[int, int]:
             if row is not None and isinstance(row[1], str):
                 namespaces[row[0]] = fresh.namespace(row[1], _namespace(*row).root)
         rows: list[Any] = []
+        ids: dict[int, str] = {}
         for row in _readable(source, "entries", _COLUMNS.replace("e.", "") + ", namespace"):
             if row is None or not _is_sound(row):
                 lost += 1
@@ -747,15 +807,27 @@ def salvage(damaged: Path, fresh: Database) -> tuple[int, int]:
             if row[9] not in namespaces:
                 namespaces[row[9]] = fresh.namespace(f"salvaged-{row[9]}", None)
             rows.append((*row[1:9], namespaces[row[9]].key))
+            ids[row[0]] = row[1]
             if len(rows) == _MAX_VARIABLES:
                 copied += fresh._copy(rows)
                 rows = []
         copied += fresh._copy(rows)
+        _salvage_feedback(source, ids, fresh)
     except sqlite3.DatabaseError:
         pass
     finally:
         source.close()
     return copied, lost
+
+
+def _salvage_feedback(source: sqlite3.Connection, ids: Mapping[int, str], fresh: Database) -> None:
+    """Copies the readable feedback on entries that were copied, by the keys that these had."""
+    said: list[tuple[str, Observation]] = []
+    for row in _readable(source, "feedback", "key, entry, query, similarity, correct, at, fingerprint"):
+        with suppress(ValueError, TypeError):
+            if row is not None and row[1] in ids and 0.0 <= float(row[3]) <= 1.0:
+                said.append((str(row[2]), _observation(ids[row[1]], *row[3:])))
+    fresh._copy_feedback(said)
 
 
 def _is_sound(row: Sequence[Any]) -> bool:
@@ -834,6 +906,10 @@ def _as_storage_error(error: sqlite3.DatabaseError, path: Path, busy_seconds: fl
 
 def _entry(row: Sequence[Any]) -> Entry:
     return Entry(row[0], row[1], row[2], row[3], row[4], row[5], row[6], _tags(row[7]), row[8])
+
+
+def _observation(entry_id: str, similarity: Any, correct: Any, at: Any, fingerprint: Any) -> Observation:
+    return Observation(entry_id, float(similarity), bool(correct), float(at), str(fingerprint))
 
 
 def _tags(stored: Any) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from subconscious_mcp.database import Database, VectorSet
 from subconscious_mcp.errors import IndexUnreadable, StorageError, SubconsciousError
 from subconscious_mcp.exact_search import ExactVectors
-from subconscious_mcp.records import Entry, Kind, Namespace, Near, NewEntry
+from subconscious_mcp.records import Entry, Kind, Namespace, Near, NewEntry, Observation
 from subconscious_mcp.storage_lock import StorageLock
 from subconscious_mcp.vectors import ChromaIndex
 
@@ -211,6 +211,20 @@ class LocalStore:
 
     def recall_outcomes(self, namespace: Namespace) -> tuple[float | None, list[bool]]:
         return self.database.recall_outcomes(namespace)
+
+    def similarity(
+        self, namespace: Namespace, entry: Entry, fingerprint: str, vector: NDArray[np.float32]
+    ) -> float | None:
+        name = _SetName(namespace.key, entry.kind, fingerprint)
+        one = self._read(name, np.array([entry.key], dtype=np.int64), len(vector))
+        found = one.search(vector, 1, now=-math.inf)
+        return found[0][1] if found else None
+
+    def note_feedback(self, namespace: Namespace, query: str, observation: Observation) -> bool:
+        return self.database.note_feedback(namespace, query, observation)
+
+    def feedback(self, namespace: Namespace, entry_id: str | None = None) -> list[Observation]:
+        return self.database.feedback(namespace, entry_id)
 
     def count_unembedded(self, fingerprint: str, namespace: Namespace | None = None) -> int:
         return self.database.count_unembedded(fingerprint, namespace)

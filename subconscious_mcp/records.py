@@ -86,6 +86,23 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
+class Observation:
+    """What somebody said of one query's hit: whether the entry's answer was right for it.
+
+    Attributes:
+        similarity: Of the query and the entry's task under `fingerprint`, 0..1.
+        at: Seconds since the epoch.
+        fingerprint: The embedder that measured the similarity; another's says nothing to it.
+    """
+
+    entry_id: str
+    similarity: float
+    correct: bool
+    at: float
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Remembered:
     """What a remember did.
 

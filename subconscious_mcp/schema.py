@@ -86,4 +86,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    # 4: feedback on the answers of entries. `query` is a hash: what was asked is nobody's to read here
+    (
+        """
+        CREATE TABLE feedback (
+            key INTEGER PRIMARY KEY AUTOINCREMENT,
+            entry INTEGER NOT NULL REFERENCES entries (key) ON DELETE CASCADE,
+            query TEXT NOT NULL,
+            fingerprint TEXT NOT NULL,
+            similarity REAL NOT NULL,
+            correct INTEGER NOT NULL,
+            at REAL NOT NULL,
+            UNIQUE (entry, query)
+        )
+        """,
+    ),
 )

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from subconscious_mcp.records import Entry, Kind, Namespace, Near, NewEntry
+from subconscious_mcp.records import Entry, Kind, Namespace, Near, NewEntry, Observation
 
 
 class Store(Protocol):
@@ -92,6 +92,30 @@ class Store(Protocol):
 
     def recall_outcomes(self, namespace: Namespace) -> tuple[float | None, list[bool]]:
         """Returns when the last hit was, and the outcomes of the last 100 recalls."""
+
+    def similarity(
+        self, namespace: Namespace, entry: Entry, fingerprint: str, vector: NDArray[np.float32]
+    ) -> float | None:
+        """Returns how near a vector, (d,), is to an entry, expired or not.
+
+        None where this embedder has not embedded the entry.
+        """
+
+    def note_feedback(self, namespace: Namespace, query: str, observation: Observation) -> bool:
+        """Notes what somebody said of an entry's answer, in place of what was said of the same query.
+
+        Args:
+            query: A hash of the query; its text is not stored.
+
+        Returns:
+            Whether the namespace has the entry.
+        """
+
+    def feedback(self, namespace: Namespace, entry_id: str | None = None) -> list[Observation]:
+        """Returns what was said of an entry's answer, or of all entries of the namespace, oldest first.
+
+        The newest of each entry; what is forgotten or purged takes its feedback along.
+        """
 
     def count_unembedded(self, fingerprint: str, namespace: Namespace | None = None) -> int:
         """Returns how many entries this embedder has not embedded."""

@@ -18,6 +18,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "config",
             "namespaces",
             "exact_search",
+            "feedback",
             "hnsw_files",
             "model_layout",
             "redaction",
@@ -55,7 +56,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     ),
     frozenset({"inbox", "injected_files", "echo_log", "local_store", "settings_file", "hook_clients"}),
     frozenset({"drift", "memory"}),
-    frozenset({"opening", "doctor", "ingest", "ambient", "install_hooks"}),
+    frozenset({"opening", "doctor", "learning", "tuning", "ingest", "ambient", "install_hooks"}),
     frozenset(
         {
             "render",
@@ -67,10 +68,11 @@ LAYERS: tuple[frozenset[str], ...] = (
             "toolsets.tool",
             "toolsets.parameters",
             "toolsets.cache",
+            "toolsets.feedback",
         }
     ),
     frozenset({"session", "early_session", "sdk_session", "host", "server", "engine", "pipe", "hooks"}),
-    frozenset({"cli", "engine_client", "ambient_commands", "install_hooks_command", "__main__"}),
+    frozenset({"cli", "engine_client", "ambient_commands", "learning_commands", "install_hooks_command", "__main__"}),
 )
 ENGINES = {
     "chromadb": {"vectors"},
