@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from subconscious_mcp.secret_shapes import Span, commands, key_blocks, places, shaped_tokens, signed
 from subconscious_mcp.secret_values import (
@@ -54,6 +55,8 @@ from subconscious_mcp.secret_values import (
     words,
 )
 
+_AHEAD = 2 * 128 + NEAR
+"""How far an unquoted value and what follows it are looked at: 128 characters, each maybe behind a backslash."""
 _MAX_ROUNDS = 12
 """Masking may lay open what the first look missed; two rounds are usual."""
 
@@ -345,7 +348,8 @@ def _behind_type(text: str, start: int, sign: str) -> int:
     if sign == ":":
         tag = compiled(r"(?:(?:&|!!)\w+[ \t]+(?!=))+").match(text, start)
         start = tag.end() if tag is not None else start
-        typed = compiled(_TYPED).match(text, start)
+        # The pattern tries many ways to split a word; without its one plain sign there is none.
+        typed = compiled(_TYPED).match(text, start) if text.find("=", start, start + FAR) >= 0 else None
         if typed is not None:
             return typed.end()
     opening = compiled(_ON_NEXT_LINE).match(text, start) if sign in ("=", ":") else None
@@ -374,15 +378,32 @@ def _quoted(text: str, quoted: re.Match[str], place: _Place) -> Iterator[Span]:
 
 
 def _unquoted(text: str, start: int, place: _Place) -> Iterator[Span]:
-    if text.startswith(("${{", "{{", "$(", "<%") if place.literal else ("(", "{", "${{", "$(", "<%"), start):
-        return
-    kind = _IN_SHELL if place.literal else _UNQUOTED
-    value = _bare_value(text, start, kind)
-    end = start + len(value)
-    rest = text[end : end + NEAR].partition("\n")[0].rstrip("\r")
-    grade, literal = place.grade, place.literal
+    before, ahead = text[max(0, place.origin - 40) : place.origin], text[start : start + _AHEAD]
+    length, whole = _unquoted_secret(before, ahead, place.grade, place.sign, place.literal)
+    if whole:
+        # Only of a secret the whole is looked at: many first parts may be one value.
+        length = len(_bare_value(text, start, _IN_SHELL if place.literal else _UNQUOTED, ""))
+    if length:
+        yield start, start + length
+
+
+# Cached like what it calls: where a text says the same again and again, the answer is the same too, and such
+# texts are the ones that take long.
+@lru_cache(maxsize=512)
+def _unquoted_secret(before: str, ahead: str, grade: str, sign: str, literal: bool) -> tuple[int, bool]:
+    """Returns how long an unquoted secret is, 0 if it is none, and whether it may go on.
+
+    Args:
+        before: What stands before its name.
+        ahead: The text from the value on, `_AHEAD` characters.
+    """
+    if ahead.startswith(("${{", "{{", "$(", "<%") if literal else ("(", "{", "${{", "$(", "<%")):
+        return 0, False
+    value = _bare_value(ahead, 0, _IN_SHELL if literal else _UNQUOTED)
+    end = len(value)
+    rest = ahead[end : end + NEAR].partition("\n")[0].rstrip("\r")
     if not value or _is_code(value, rest, literal):
-        return
+        return 0, False
     plain = matches(r"[A-Za-z_][A-Za-z_.\-]*", value) and is_spoken(value)
     if value.isdigit() and grade in (PASSWORD, SURE):
         secret = len(value) >= (4 if grade == PASSWORD else 6)
@@ -393,12 +414,10 @@ def _unquoted(text: str, start: int, place: _Place) -> Iterator[Span]:
     elif literal or not plain:
         secret = literal or value.rstrip("0123456789").lower() not in VARIABLES
     else:
-        secret = _is_plain_secret(text[max(0, place.origin - 40) : place.origin], value, rest, place)
-        if secret and place.sign == ":" and rest.startswith(" ") and "#" not in rest:
+        secret = _is_plain_secret(before, value, rest, grade, sign)
+        if secret and sign == ":" and rest.startswith(" ") and "#" not in rest:
             end += len(rest.rstrip())
-    if secret:
-        # Only of a secret the whole is looked at: many first parts may be one value.
-        yield start, end if len(value) < 100 else start + len(_bare_value(text, start, kind, ""))
+    return (end if secret else 0), secret and len(value) >= 100
 
 
 def _is_code(value: str, rest: str, literal: bool) -> bool:
@@ -433,19 +452,19 @@ def _ends_value(sign: str, latin: bool) -> bool:
     return "\u2018" <= sign <= "\u201f" or wide or (latin and "\u3040" <= sign <= "\u9fff")
 
 
-def _is_plain_secret(before: str, value: str, rest: str, place: _Place) -> bool:
+def _is_plain_secret(before: str, value: str, rest: str, grade: str, sign: str) -> bool:
     """Decides on a value that might as well be a word or a variable: where it stands tells."""
     if value.lower() in VARIABLES - {"secret"} or "_" in value or matches(r"(?:[A-Z][a-z]+){2,}", value):
         return False
-    tight = place.sign == "="
-    if place.grade == PASSWORD and tight and has(r"[\s=:;\"']$", before) and compiled(r"[\s\"'&;]|$").match(rest):
+    tight = sign == "="
+    if grade == PASSWORD and tight and has(r"[\s=:;\"']$", before) and compiled(r"[\s\"'&;]|$").match(rest):
         return True
     if not has(r"(?:^|\n)[ \t#>+*-]*(?:export[ \t]+)?$", before):
         return False
     if compiled(r"[ \t]*(?:[#;].*)?$").match(rest):
-        return place.grade == PASSWORD or tight or len(value) >= 16
+        return grade == PASSWORD or tight or len(value) >= 16
     said = (value + rest).split()
-    return place.grade == PASSWORD and len(said) > 2 and all(map(str.isalpha, said)) and not is_prose(value + rest)
+    return grade == PASSWORD and len(said) > 2 and all(map(str.isalpha, said)) and not is_prose(value + rest)
 
 
 def _parts(text: str, start: int, end: int, place: _Place) -> Iterator[Span]:
@@ -456,7 +475,14 @@ def _parts(text: str, start: int, end: int, place: _Place) -> Iterator[Span]:
             if pair[1].lower() not in _ATTRIBUTES and not is_nothing(pair[2]):
                 yield pair.span(2)
         return
-    line = text[start : min(end, start + NEAR)]
+    begin = _credentials(text[start : min(end, start + NEAR)])
+    if begin is not None:
+        yield start + begin, start + len(text[start:end].rstrip())
+
+
+@lru_cache(maxsize=512)
+def _credentials(line: str) -> int | None:
+    """Returns where the secret of an Authorization header begins, None where there is none."""
     scheme = compiled(_SCHEME).match(line)
     begin = scheme.end() if scheme is not None else 0
     value = line[begin:].strip()
@@ -467,9 +493,9 @@ def _parts(text: str, start: int, end: int, place: _Place) -> Iterator[Span]:
         or is_reference(value.split(None, 1)[0])
         or value.lower() in VARIABLES | PROSE
     ):
-        return
-    if "=" in value or not is_prose(value) if scheme is not None else is_random(value.rsplit(None, 1)[-1]):
-        yield start + begin, start + len(text[start:end].rstrip())
+        return None
+    secret = "=" in value or not is_prose(value) if scheme is not None else is_random(value.rsplit(None, 1)[-1])
+    return begin if secret else None
 
 
 def _indented(text: str, start: int, origin: int) -> Iterator[Span]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import takewhile
 
 from subconscious_mcp.secret_values import (
@@ -127,6 +128,7 @@ def _is_inside_base64(text: str, start: int) -> bool:
     return before[-1:] in ("+", "/") and matches("[A-Za-z0-9+/]{14}", before) and mixture(before) > 0.2
 
 
+@lru_cache(maxsize=512)
 def _is_body(body: str, prefix: str) -> bool:
     body = compiled(r"(?:api|oat|admin|sid)\d\d-|v\d-").sub("", body, count=1)
     if len(set(body)) < 5 or is_yours(body):

@@ -6,7 +6,11 @@ Pure functions on one word each, for `redaction`. Patterns are strings, compiled
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @cache
@@ -26,6 +30,12 @@ _MAX_NAME = 100
 def words(text: str) -> frozenset[str]:
     """Returns the words of a text; lists of words are easier to read and to change so."""
     return frozenset(text.split())
+
+
+def remembered(decide: Callable[..., bool]) -> Callable[..., bool]:
+    """Keeps what was decided on short values: the texts that take long say the same again and again."""
+    cached = lru_cache(maxsize=1024)(decide)
+    return wraps(decide)(lambda value, *more: (cached if len(value) <= NEAR else decide)(value, *more))
 
 
 PREFIXES = words(
@@ -108,6 +118,7 @@ def is_masked(value: str) -> bool:
     return MARK in value and not value.replace(MARK, "").strip(" \t\r\n\"'`,;:.&=")
 
 
+@remembered
 def is_nothing(value: str) -> bool:
     """Returns whether a value is empty, a filler, a type, or a reference to where the secret is."""
     bare = value.strip(" \t\r\n\"'`,;")
@@ -300,6 +311,7 @@ def grade_of(name: str) -> str:
     return _OTHER_GRADES.get(last, NONE)
 
 
+@remembered
 def tells(value: str, grade: str) -> bool:
     """Returns whether a literal value of a name of this grade is a secret."""
     bare = value.strip(" \t\r\n\"'`")
