@@ -130,9 +130,11 @@ def stop(event: Event) -> str:
     place = _Place(event)
     if not place.capture:
         return ""
-    from subconscious_mcp.inbox import Episode, Inbox, timestamp
+    from subconscious_mcp.inbox import Episode, Inbox, moment, timestamp
     from subconscious_mcp.injected_files import recorded
 
+    # Before anything that takes a while: of two hooks of a session the one that began later counts.
+    captured = moment()
     session_id = _session_id(event)
     injected = recorded(place.folder, session_id)
     exchange = _exchange(event, injected)
@@ -152,6 +154,7 @@ def stop(event: Event) -> str:
             root=place.root,
             request=_storable(exchange.request),
             outcome=_storable(exchange.outcome),
+            moment=captured,
         )
     )
     if kept != "kept":

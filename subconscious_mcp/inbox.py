@@ -43,22 +43,25 @@ CREATE TABLE IF NOT EXISTS episodes (
     request TEXT NOT NULL,
     outcome TEXT NOT NULL,
     revision INTEGER NOT NULL DEFAULT 1,
-    ingested INTEGER NOT NULL DEFAULT 0
+    ingested INTEGER NOT NULL DEFAULT 0,
+    moment TEXT NOT NULL DEFAULT ''
 )
 """
+_ADD_MOMENT = "ALTER TABLE episodes ADD COLUMN moment TEXT NOT NULL DEFAULT ''"
 _INDEX = "CREATE INDEX IF NOT EXISTS episodes_project ON episodes (namespace, root, ts)"
-# A later Stop of a session takes the earlier one's place; one that was spooled and comes late does not.
 _LEAVE = """
-INSERT INTO episodes (session_id, ts, namespace, root, content, request, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO episodes (session_id, ts, namespace, root, content, request, outcome, moment)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_id) DO UPDATE SET
     ts = excluded.ts, namespace = excluded.namespace, root = excluded.root, content = excluded.content,
     request = excluded.request, outcome = excluded.outcome, revision = revision + 1
-WHERE excluded.ts >= ts AND (excluded.content, excluded.namespace, excluded.root) IS NOT (content, namespace, root)
+WHERE (excluded.content, excluded.namespace, excluded.root) IS NOT (content, namespace, root)
 """
+_SPOOLED = ("session_id", "ts", "namespace", "root", "request", "outcome", "moment")
 _DAMAGED = ("not a database", "malformed", "no such column", "has no column")
 _EMPTY = "no such table"
 _OF_PROJECT = "WHERE namespace = ? AND root IS ? ORDER BY ts DESC LIMIT ?"
-_COLUMNS = "session_id, ts, namespace, root, request, outcome, id, revision, ingested"
+_COLUMNS = "session_id, ts, namespace, root, request, outcome, moment, id, revision, ingested"
 
 
 class InboxError(OSError):
@@ -85,12 +88,15 @@ class Episode:
         root: The project's folder; None where the name was asked for.
         request: What the user asked, redacted and bounded.
         outcome: What came of it, redacted and bounded.
+        moment: When, as `moment` tells it: orders the episodes of a session whatever the clock says.
         number: Its row in the inbox; 0 before it has one.
         revision: Grows each time that the session's episode is replaced.
         ingested: The revision that became an entry; 0 for none.
     """
 
-    __slots__ = ("ingested", "namespace", "number", "outcome", "request", "revision", "root", "session_id", "ts")
+    __slots__ = (
+        "ingested", "moment", "namespace", "number", "outcome", "request", "revision", "root", "session_id", "ts"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -101,6 +107,7 @@ class Episode:
         root: str | None,
         request: str,
         outcome: str,
+        moment: str = "",
         number: int = 0,
         revision: int = 1,
         ingested: int = 0,
@@ -111,6 +118,7 @@ class Episode:
         self.root = root
         self.request = request
         self.outcome = outcome
+        self.moment = moment
         self.number = number
         self.revision = revision
         self.ingested = ingested
@@ -132,6 +140,35 @@ def timestamp(seconds: float | None = None) -> str:
     """Returns a time, now by default, as episodes bear it: UTC, to the millisecond, sortable."""
     at = time.time() if seconds is None else seconds
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
+
+
+def moment() -> str:
+    """Returns now as the boot of the machine and the time since then, which no setting of the clock changes.
+
+    Where the boot has no known name (it has on Linux), the part before the colon is empty.
+    """
+    return f"{_boot()}:{time.monotonic_ns():020d}"
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return file.read(64).decode("ascii", "ignore").replace("-", "").strip()
+    except OSError:
+        return ""
+
+
+def is_later(ts: str, moment: str, other_ts: str, other_moment: str) -> bool:
+    """Returns whether an episode was captured later than the other of its session, or at the same time.
+
+    Within one boot by the time since then. Otherwise the one of this boot is the later one. Where no
+    boot is known either clock may tell: that serves the one that comes now.
+    """
+    (boot, _, since), (other_boot, _, other_since) = moment.partition(":"), other_moment.partition(":")
+    if boot == other_boot:
+        return since >= other_since if boot else ts >= other_ts or since > other_since
+    now = _boot()
+    return boot == now if now in (boot, other_boot) else ts >= other_ts
 
 
 def seconds_of(ts: str) -> float:
@@ -186,7 +223,7 @@ class Inbox:
         for episode in self._spooled():
             if (episode.namespace, episode.root) == (namespace, root):
                 known = found.get(episode.session_id)
-                if known is None or known.ts < episode.ts:
+                if known is None or is_later(episode.ts, episode.moment, known.ts, known.moment):
                     found[episode.session_id] = episode
         return sorted(found.values(), key=lambda episode: episode.ts, reverse=True)[:limit]
 
@@ -322,7 +359,8 @@ class Inbox:
     def _keep(self, episodes: Sequence[Episode], *, from_file: str = "") -> None:
         """Writes episodes; those of a spooled file only if it is still there."""
         rows = [
-            (e.session_id, e.ts, e.namespace, _as_stored(e.root), e.content, e.request, e.outcome) for e in episodes
+            (e.session_id, e.ts, e.namespace, _as_stored(e.root), e.content, e.request, e.outcome, e.moment)
+            for e in episodes
         ]
         opened = _identity(self.path)
         try:
@@ -346,7 +384,14 @@ class Inbox:
             if from_file and not os.path.exists(from_file):
                 # Forgotten, or replaced by a later one, since it was read.
                 return
-            connection.executemany(_LEAVE, rows)
+            if not any(column[1] == "moment" for column in connection.execute("PRAGMA table_info(episodes)")):
+                connection.execute(_ADD_MOMENT)
+            for row in rows:
+                known = connection.execute("SELECT ts, moment FROM episodes WHERE session_id = ?", row[:1]).fetchone()
+                # A later Stop of a session takes the earlier one's place; one that was spooled and comes late does not.
+                if known is None or is_later(row[1], row[-1], *map(_as_text, known)):
+                    connection.execute(_LEAVE, row)
+                    connection.execute("UPDATE episodes SET moment = ? WHERE session_id = ?", (row[-1], row[0]))
 
     # --- the spool
 
@@ -356,13 +401,12 @@ class Inbox:
         Every file has a name of its own: `take_in_spooled` may be at an earlier one just now, and removes that.
         """
         os.makedirs(self.spool, mode=0o700, exist_ok=True)
-        prefix = _spool_prefix(episode.session_id)
-        # In the order of their times; two of one session may come within a millisecond.
-        name = f"{prefix}{''.join(c for c in episode.ts if c.isalnum())}-{os.getpid()}.json"
-        path = os.path.join(self.spool, name)
-        facts = {
-            name: getattr(episode, name) for name in ("session_id", "ts", "namespace", "root", "request", "outcome")
-        }
+        # In the order of their times within a boot; another boot's are told apart when they are taken in.
+        boot, _, since = episode.moment.partition(":")
+        ts = "".join(c for c in episode.ts if c.isalnum())
+        prefix = f"{_spool_prefix(episode.session_id)}{boot or 'x'}-"
+        path = os.path.join(self.spool, f"{prefix}{since if boot else ts}-{os.getpid()}.json")
+        facts = {name: getattr(episode, name) for name in _SPOOLED}
         with os.fdopen(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(json.dumps(facts).encode())
             file.flush()
@@ -497,13 +541,15 @@ def _episode_in(path: str) -> Episode | None:
     try:
         facts = json.loads(content)
         texts = [facts[name] for name in ("session_id", "ts", "namespace", "request", "outcome")]
-        root = facts["root"]
+        root, when = facts["root"], facts.get("moment", "")
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if not all(isinstance(text, str) for text in texts) or not (root is None or isinstance(root, str)):
+    if not all(isinstance(text, str) for text in (*texts, when)) or not (root is None or isinstance(root, str)):
         return None
     session_id, ts, namespace, request, outcome = texts
-    return Episode(session_id=session_id, ts=ts, namespace=namespace, root=root, request=request, outcome=outcome)
+    return Episode(
+        session_id=session_id, ts=ts, namespace=namespace, root=root, request=request, outcome=outcome, moment=when
+    )
 
 
 def _as_text(value: object) -> str:
@@ -522,7 +568,7 @@ def _as_stored(root: str | None) -> str | bytes | None:
 
 
 def _episode(row: Sequence[Any]) -> Episode:
-    session_id, ts, namespace, root, request, outcome, number, revision, ingested = row
+    session_id, ts, namespace, root, request, outcome, when, number, revision, ingested = row
     return Episode(
         session_id=_as_text(session_id),
         ts=_as_text(ts),
@@ -530,6 +576,7 @@ def _episode(row: Sequence[Any]) -> Episode:
         root=os.fsdecode(root) if isinstance(root, bytes) else root,
         request=_as_text(request),
         outcome=_as_text(outcome),
+        moment=_as_text(when),
         number=number,
         revision=revision,
         ingested=ingested,

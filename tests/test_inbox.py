@@ -65,6 +65,7 @@ def test_an_episode_comes_back_as_it_was(inbox: Inbox) -> None:
         "root": "/work/project",
         "request": "Fix the parser",
         "outcome": "It is fixed.",
+        "moment": "",
         "number": 1,
         "revision": 1,
         "ingested": 0,
@@ -407,6 +408,73 @@ def test_every_change_can_be_seen_from_outside(inbox: Inbox) -> None:
     Path(inbox.path).unlink()
     seen.append(inbox.state())
     assert len(set(seen)) == 4
+
+
+BOOTS = {"this boot": "this:", "an earlier boot": "earlier:", "no known boot": ":"}
+
+
+@pytest.fixture
+def this_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_module, "_boot", lambda: "this")
+
+
+@pytest.mark.usefixtures("this_boot")
+@pytest.mark.parametrize("how", ["kept, kept", "kept, spooled", "spooled, kept", "spooled, spooled"])
+@pytest.mark.parametrize("first", BOOTS.values(), ids=BOOTS)
+def test_a_later_one_counts_though_the_clock_was_set_back(inbox: Inbox, first: str, how: str) -> None:
+    """And whatever the machine had on its monotonic clock when it was booted before."""
+    if first == ":" and how.startswith("spooled"):
+        pytest.skip("one clock says that what was spooled is the later one, and nothing tells which")
+    second = ":" if first == ":" else "this:"
+    since = 9 if first == "earlier:" else 1
+    inbox.leave(episode("s-2"))
+    for one, where in zip(
+        (
+            episode(request="earlier", ts=LATE, moment=f"{first}{since:020d}"),
+            episode(request="later", ts=EARLY, moment=f"{second}{5:020d}"),
+        ),
+        how.split(", "),
+        strict=True,
+    ):
+        if where == "kept":
+            assert inbox.leave(one) == "kept"
+        else:
+            with locked(inbox):
+                assert inbox.leave(one) == "spooled"
+    assert "later" in [one.request for one in inbox.recent("project", "/work/project", 5)]
+    inbox.take_in_spooled()
+    assert sorted(requests(inbox)) == ["Fix the parser", "later"]
+
+
+@pytest.mark.usefixtures("this_boot")
+def test_an_older_one_that_had_to_wait_does_not_count(inbox: Inbox) -> None:
+    inbox.leave(episode(request="newer", ts=EARLY, moment="this:2"))
+    inbox.leave(episode(request="older", ts=LATE, moment="this:1"))
+    assert requests(inbox) == ["newer"]
+
+
+@pytest.mark.usefixtures("this_boot")
+def test_the_same_again_is_later_than_what_was_spooled_between(inbox: Inbox) -> None:
+    inbox.leave(episode(request="the same", moment="this:1"))
+    with locked(inbox):
+        inbox.leave(episode(request="between", moment="this:2"))
+    inbox.leave(episode(request="the same", moment="this:3"))
+    inbox.take_in_spooled()
+    assert requests(inbox) == ["the same"]
+
+
+def test_moments_grow() -> None:
+    moments = [inbox_module.moment() for _ in range(5)]
+    assert moments == sorted(moments)
+    assert len({moment.partition(":")[0] for moment in moments}) == 1
+
+
+def test_an_inbox_of_before_moments_goes_on(inbox: Inbox) -> None:
+    inbox.leave(episode(request="before"))
+    execute(inbox, "ALTER TABLE episodes DROP COLUMN moment")
+    inbox.leave(episode(request="now", moment=inbox_module.moment()))
+    assert requests(inbox) == ["now"]
+    assert len(list(Path(inbox.folder).iterdir())) == 1
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1_800_000_000.0, 1_800_000_000.999, 1_800_000_000.25])
