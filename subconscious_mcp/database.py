@@ -798,6 +798,7 @@ def salvage(damaged: Path, fresh: Database) -> tuple[int, int]:
         for row in _readable(source, "namespaces", "key, name, root"):
             if row is not None and isinstance(row[1], str):
                 namespaces[row[0]] = fresh.namespace(row[1], _namespace(*row).root)
+        _salvage_merged(source, namespaces, fresh)
         rows: list[Any] = []
         ids: dict[int, str] = {}
         for row in _readable(source, "entries", _COLUMNS.replace("e.", "") + ", namespace"):
@@ -818,6 +819,17 @@ def salvage(damaged: Path, fresh: Database) -> tuple[int, int]:
     finally:
         source.close()
     return copied, lost
+
+
+def _salvage_merged(source: sqlite3.Connection, namespaces: Mapping[object, Namespace], fresh: Database) -> None:
+    """Copies which names and roots lead to another namespace, as far as that can be read."""
+    rows: list[tuple[Any, Any, int]] = []
+    with suppress(sqlite3.DatabaseError):
+        for name, root, key in source.execute("SELECT name, root, namespace FROM merged"):
+            if key in namespaces:
+                rows.append((name, root, namespaces[key].key))
+    with fresh._transaction() as write:
+        write.executemany("INSERT OR IGNORE INTO merged (name, root, namespace) VALUES (?, ?, ?)", rows)
 
 
 def _salvage_feedback(source: sqlite3.Connection, ids: Mapping[int, str], fresh: Database) -> None:

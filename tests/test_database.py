@@ -710,6 +710,17 @@ def test_salvage_copies_all_of_a_sound_file(damaged: Path, fresh: Database) -> N
     assert fresh.problems() == []
 
 
+def test_salvage_copies_where_merged_namespaces_lead(tmp_path: Path, fresh: Database) -> None:
+    db = Database(tmp_path)
+    into, source = db.namespace("into", "/a/into"), db.namespace("source", "/a/source")
+    db.merge_namespaces(source, into)
+    db.close()
+    assert salvage(tmp_path / "memory.db", fresh) == (0, 0)
+    for found in (fresh.find_namespace("source", None), fresh.find_namespace("source", "/a/source")):
+        assert found is not None
+        assert (found.name, found.root) == ("into", "/a/into")
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_salvage_copies_what_can_be_read(damaged: Path, fresh: Database, seed: int) -> None:
     rnd = random.Random(seed)
