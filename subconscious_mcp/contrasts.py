@@ -17,33 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from subconscious_mcp import asking, relations, values, wording
 from subconscious_mcp.reading import Reading, Token, plain, quoted, read
+from subconscious_mcp.records import Contrast
 from subconscious_mcp.values import Value
 from subconscious_mcp.wording import Found
-
-Kind = Literal[
-    "number",
-    "version",
-    "identifier",
-    "date",
-    "unit",
-    "quoted",
-    "path",
-    "flag",
-    "code",
-    "name",
-    "negation",
-    "antonym",
-    "direction",
-    "order",
-    "scope",
-    "modality",
-    "question",
-    "substitution",
-]
 
 WINDOW = 4000
 """Characters of each text that are compared: from the first difference on where both are longer.
@@ -54,29 +33,29 @@ _MOST = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
-    """A difference in meaning.
+class Comparison:
+    """What a comparison found, and the words that it left: what a model weighs beside the contrasts.
 
     Attributes:
-        kind: What differs; `date` is a date or a time of day, `question` what is asked (why, when), and
-            `substitution` a word in the place of another, of unknown relation.
-        query_value: As the query says it; empty where it says nothing.
-        stored_value: As the stored task says it; empty where it says nothing.
-        strength: 0..1, how much it speaks against the stored answer.
+        contrasts: The strongest first.
+        query: The query as it was read.
+        stored: The stored task as it was read.
+        query_left: What of the query has no answer in the stored task, not even a word in its place.
+        stored_left: Likewise the other way round.
+        cut: Only a part of the texts was compared.
     """
 
-    kind: Kind
-    query_value: str
-    stored_value: str
-    strength: float
+    contrasts: tuple[Contrast, ...]
+    query: Reading
+    stored: Reading
+    query_left: tuple[Token, ...] = ()
+    stored_left: tuple[Token, ...] = ()
+    cut: bool = False
 
     @property
-    def one_sided(self) -> bool:
-        """True where only one of the two mentions a value."""
-        return not (self.query_value and self.stored_value)
-
-    def __str__(self) -> str:
-        return f"{self.query_value or '-'} / {self.stored_value or '-'}"
+    def english(self) -> bool:
+        """True where the words were compared, and not the values and known names alone."""
+        return self.query.english and self.stored.english
 
 
 def contrasts(query: str, stored: str) -> tuple[Contrast, ...]:
@@ -88,23 +67,35 @@ def contrasts(query: str, stored: str) -> tuple[Contrast, ...]:
 
     The first call builds the tables, which takes some ten milliseconds.
     """
+    comparison = compare(query, stored)
+    return comparison.contrasts if comparison else ()
+
+
+def compare(query: str, stored: str) -> Comparison | None:
+    """As `contrasts`, with what the comparison read; None where the two are the same text."""
     if query == stored:
-        return ()
+        return None
+    cut = len(query) > WINDOW or len(stored) > WINDOW
     query, stored = _window(query, stored)
     query, stored = plain(query), plain(stored)
     if query == stored:
-        return ()
+        return None
     masked = _masked(query, stored)
     mine, theirs = _read(query, masked), _read(stored, masked)
     found = _values(mine, theirs)
-    if mine.english and theirs.english:
-        found += _worded(mine, theirs)
-    else:
-        found += wording.Pair(mine, theirs).names()
+    pair = wording.Pair(mine, theirs)
+    found += _worded(mine, theirs, pair) if mine.english and theirs.english else pair.names()
     found.sort(key=lambda contrast: -contrast[3])
-    return tuple(
-        Contrast(kind, _shown(one), _shown(other), strength)  # type: ignore[arg-type]
-        for kind, one, other, strength in dict.fromkeys(found[:_MOST])
+    return Comparison(
+        tuple(
+            Contrast(kind, _shown(one), _shown(other), strength)  # type: ignore[arg-type]
+            for kind, one, other, strength in dict.fromkeys(found[:_MOST])
+        ),
+        mine,
+        theirs,
+        tuple(pair.query.left),
+        tuple(pair.stored.left),
+        cut,
     )
 
 
@@ -135,8 +126,7 @@ def _window(query: str, stored: str) -> tuple[str, str]:
     return query[start : start + WINDOW], stored[start : start + WINDOW]
 
 
-def _worded(mine: Reading, theirs: Reading) -> list[Found]:
-    pair = wording.Pair(mine, theirs)
+def _worded(mine: Reading, theirs: Reading, pair: wording.Pair) -> list[Found]:
     found = pair.contrasts()
     near = pair.closeness()
     related = (

@@ -25,6 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "secret_shapes",
             "secret_values",
             "contrasts",
+            "confidence",
             "antonyms",
             "lexicon",
             "stems",
