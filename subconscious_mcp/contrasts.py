@@ -17,12 +17,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from subconscious_mcp import asking, relations, values, wording
 from subconscious_mcp.reading import Reading, Token, plain, quoted, read
-from subconscious_mcp.records import Contrast
 from subconscious_mcp.values import Value
 from subconscious_mcp.wording import Found
+
+Kind = Literal[
+    "number",
+    "version",
+    "identifier",
+    "date",
+    "unit",
+    "quoted",
+    "path",
+    "flag",
+    "code",
+    "name",
+    "negation",
+    "antonym",
+    "direction",
+    "order",
+    "scope",
+    "modality",
+    "question",
+    "substitution",
+]
 
 WINDOW = 4000
 """Characters of each text that are compared: from the first difference on where both are longer.
@@ -30,6 +51,32 @@ Source: two full windows of the embedder; a comparison of two such texts takes s
 _CONTEXT = 200
 _MOST = 16
 """Contrasts that are returned: nobody reads more, and one strong one decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A difference in meaning.
+
+    Attributes:
+        kind: What differs; `date` is a date or a time of day, `question` what is asked (why, when), and
+            `substitution` a word in the place of another, of unknown relation.
+        query_value: As the query says it; empty where it says nothing.
+        stored_value: As the stored task says it; empty where it says nothing.
+        strength: 0..1, how much it speaks against the stored answer.
+    """
+
+    kind: Kind
+    query_value: str
+    stored_value: str
+    strength: float
+
+    @property
+    def one_sided(self) -> bool:
+        """True where only one of the two mentions a value."""
+        return not (self.query_value and self.stored_value)
+
+    def __str__(self) -> str:
+        return f"{self.query_value or '-'} / {self.stored_value or '-'}"
 
 
 @dataclass(frozen=True, slots=True)
