@@ -141,6 +141,7 @@ def redact_stream() -> int:
 
 _DATA = (
     "memory.db*",
+    "memory.damaged-*",
     f"{DATABASE_FILE}*",
     SPOOL_FOLDER,
     injected_files.FOLDER,

@@ -60,6 +60,8 @@ WHERE (excluded.content, excluded.namespace, excluded.root) IS NOT (content, nam
 _SPOOLED = ("session_id", "ts", "namespace", "root", "request", "outcome", "moment")
 _DAMAGED = ("not a database", "malformed", "no such column", "has no column")
 _EMPTY = "no such table"
+_ASIDE = ".damaged-"
+_MOST_SALVAGED = 1_000_000
 _OF_PROJECT = "WHERE namespace = ? AND root IS ? ORDER BY ts DESC LIMIT ?"
 _COLUMNS = "session_id, ts, namespace, root, request, outcome, moment, id, revision, ingested"
 
@@ -271,6 +273,37 @@ class Inbox:
             _unlink(path)
         return taken
 
+    def take_in_damaged(self, *, forget: bool = False) -> int:
+        """Copies what can be read of databases that were put aside as damaged; returns how many episodes.
+
+        A copy that was read as a whole is deleted. One that was not is kept for whoever can read more of
+        it, until something is forgotten: that may be in it.
+
+        Args:
+            forget: Delete them in any case.
+
+        Raises:
+            InboxError: The database is locked; they stay where they are.
+        """
+        taken = 0
+        for path in self._damaged_files():
+            found, whole = _salvaged(path)
+            if found:
+                self._keep(found)
+                taken += len(found)
+            if whole or forget:
+                for ending in ("", "-journal", "-wal", "-shm"):
+                    _unlink(path + ending)
+        return taken
+
+    def _damaged_files(self) -> list[str]:
+        try:
+            names = sorted(os.listdir(self.folder))
+        except OSError:
+            return []
+        own = [name for name in names if name.startswith(f"{DATABASE_FILE}{_ASIDE}")]
+        return [os.path.join(self.folder, name) for name in own if not name.endswith(("-journal", "-wal", "-shm"))]
+
     def pending(self, limit: int, *, after: int = 0) -> list[Episode]:
         """Returns episodes that are not ingested as they are now, oldest first.
 
@@ -307,6 +340,7 @@ class Inbox:
     def listed(self, namespace: str | None, root: str | None, limit: int) -> list[Episode]:
         """Returns the newest episodes of a project, or of all where `namespace` is None."""
         self.take_in_spooled()
+        self.take_in_damaged()
         if namespace is None:
             return self._select("ORDER BY ts DESC LIMIT ?", (limit,))
         return self._select(_OF_PROJECT, (namespace, _as_stored(root), limit))
@@ -317,7 +351,11 @@ class Inbox:
         return found[0] if found else None
 
     def remove(self, session_ids: Sequence[str]) -> int:
-        """Deletes episodes and overwrites their text, in the spool too; returns how many were in the database."""
+        """Deletes episodes and overwrites their text, in the spool too; returns how many were in the database.
+
+        Databases that were put aside go as a whole, after what can be read of them was copied.
+        """
+        self.take_in_damaged(forget=True)
         for session_id in session_ids:
             # Before the rows: `take_in_spooled` looks whether a file is still there before it makes one of it.
             for path in self._spool_files(_spool_prefix(session_id), ending=""):
@@ -371,7 +409,7 @@ class Inbox:
             # Not lost, but in nobody's way: what is captured from now on counts more. Another hook may
             # have put it aside already, and what is there now is not what was damaged.
             if _identity(self.path) == opened:
-                os.replace(self.path, f"{self.path}.damaged-{time.time_ns()}")
+                os.replace(self.path, f"{self.path}{_ASIDE}{time.time_ns()}")
             self._write(rows, from_file)
 
     def _write(self, rows: Sequence[Sequence[Any]], from_file: str) -> None:
@@ -550,6 +588,37 @@ def _episode_in(path: str) -> Episode | None:
     return Episode(
         session_id=session_id, ts=ts, namespace=namespace, root=root, request=request, outcome=outcome, moment=when
     )
+
+
+def _salvaged(path: str) -> tuple[list[Episode], bool]:
+    """Returns the readable episodes of a damaged database, and whether that is all that it holds."""
+    found: list[Episode] = []
+    try:
+        connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True)
+    except sqlite3.Error:
+        return found, False
+    connection.text_factory = _as_text
+    try:
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(episodes)")}
+        query = f"SELECT {_COLUMNS if 'moment' in columns else _COLUMNS.replace('moment', chr(39) * 2)} FROM episodes"
+        try:
+            found = [_episode(row) for row in connection.execute(query)]
+        except sqlite3.Error:
+            # One by one: a page that cannot be read costs only what is on it.
+            last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'").fetchone()[0]
+            for number in range(1, min(int(last), _MOST_SALVAGED) + 1):
+                try:
+                    row = connection.execute(f"{query} WHERE id = ?", (number,)).fetchone()
+                except sqlite3.Error:
+                    continue
+                if row is not None:
+                    found.append(_episode(row))
+            return found, False
+    except (sqlite3.Error, TypeError, ValueError):
+        return found, False
+    finally:
+        connection.close()
+    return found, True
 
 
 def _as_text(value: object) -> str:

@@ -42,6 +42,7 @@ def ingest_pending(
     """
     done = number = 0
     inbox.take_in_spooled()
+    inbox.take_in_damaged()
     # Once, so that what prevents every episode is told as that.
     if inbox.pending(1):
         memory.embedder()

@@ -212,6 +212,7 @@ def test_wipe_leaves_settings_and_models_and_nothing_else(
     with locked(inbox):
         leave(inbox, project, "s-2")
     Path(f"{inbox.path}.damaged-1").write_text("zanzibar")
+    Path(inbox.folder, "memory.damaged-20261130-010203.db").write_text("zanzibar")
     record(inbox.folder, "s-1", "What the zanzibar session was told.")
     for kept in ("config.json", "models/all/model.bin", "data/notes of the user.txt", "logs/other.txt"):
         (home / kept).parent.mkdir(parents=True, exist_ok=True)

@@ -319,6 +319,66 @@ def test_a_damaged_inbox_is_put_aside_and_the_next_episode_kept(inbox: Inbox, co
     assert content is None or aside.read_bytes() == content
 
 
+def damage(inbox: Inbox, *pages: int) -> Path:
+    """Puts the inbox aside as a hook does that finds it damaged; pages are spoilt, counted from 1."""
+    path = Path(inbox.path)
+    aside = path.rename(f"{path}.damaged-1")
+    content = bytearray(aside.read_bytes())
+    for page in pages:
+        content[(page - 1) * 4096 : page * 4096] = b"\xff" * 4096
+    aside.write_bytes(content)
+    return aside
+
+
+def test_what_was_put_aside_is_taken_in_and_deleted(inbox: Inbox) -> None:
+    inbox.leave(episode(request="kept before"))
+    inbox.leave(episode("s-2", request="an earlier one of a session that went on"))
+    aside = damage(inbox)
+    inbox.leave(episode("s-2", request="a later one", ts=LATE))
+    assert inbox.take_in_damaged() == 2
+    assert not aside.exists()
+    assert sorted(requests(inbox)) == ["a later one", "kept before"]
+
+
+def test_what_was_put_aside_and_cannot_be_read_as_a_whole_stays_until_something_is_forgotten(inbox: Inbox) -> None:
+    for number in range(200):
+        inbox.leave(episode(f"s-{number}", request=f"zanzibar {number} {'x' * 300}"))
+    with closing(sqlite3.connect(inbox.path)) as connection:
+        assert connection.execute("PRAGMA page_size").fetchone() == (4096,)
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    aside = damage(inbox, pages - 3, pages - 5)
+    assert 0 < inbox.take_in_damaged() < 200
+    assert aside.exists()
+    found = inbox.listed(None, None, 300)
+    assert 100 < len(found) < 200
+    inbox.remove([one.session_id for one in found])
+    assert [path.name for path in Path(inbox.folder).iterdir()] == ["context.db"]
+    assert b"zanzibar" not in Path(inbox.path).read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"no database " * 900, b"SQLite format 3\0" + bytes(9000)])
+def test_what_was_put_aside_and_is_no_database_goes_when_something_is_forgotten(inbox: Inbox, content: bytes) -> None:
+    inbox.leave(episode())
+    aside = Path(f"{inbox.path}.damaged-7")
+    aside.write_bytes(content)
+    aside.with_name(f"{aside.name}-journal").write_bytes(b"zanzibar")
+    inbox.take_in_damaged()
+    assert requests(inbox) == ["Fix the parser"]
+    inbox.remove(["s-1"])
+    assert [path.name for path in Path(inbox.folder).iterdir()] == ["context.db"]
+
+
+def test_a_table_of_another_kind_that_was_put_aside_is_not_taken_in(inbox: Inbox) -> None:
+    inbox.leave(episode())
+    aside = Path(f"{inbox.path}.damaged-7")
+    with closing(sqlite3.connect(aside)) as connection:
+        connection.execute("CREATE TABLE episodes (id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT)")
+        connection.execute("INSERT INTO episodes (text) VALUES ('x')")
+        connection.commit()
+    assert inbox.take_in_damaged() == 0
+    assert aside.exists()
+
+
 def test_two_hooks_that_meet_a_damaged_inbox_keep_both_episodes(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     Path(inbox.folder).mkdir()
     Path(inbox.path).write_bytes(b"no database " * 100)
