@@ -32,6 +32,9 @@ class Config:
         embedding_model: Name or folder of a sentence-transformers model.
         default_threshold: Least similarity of a hit, 0..1.
         default_ttl_seconds: Lifetime of an entry in seconds; None is for ever.
+        max_error: Share of wrong answers that is borne of an entry with feedback, between 0 and 1;
+            None learns no thresholds.
+        feedback_tool: Offer the tool by which an agent says whether an answer was right.
         echo_log_max_bytes: Size above which the older half of the echo log is dropped.
         namespace: The namespace that was asked for; None derives it from the project.
         model_download: `auto` installs a missing model at first use, `never` does not.
@@ -55,6 +58,8 @@ class Config:
     engine: bool
     engine_idle_seconds: float
     engine_transport: str
+    max_error: float | None
+    feedback_tool: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,16 @@ def _threshold(raw: Any) -> float:
     takes = "a number from 0 to 1"
     value = _number(raw, takes)
     if not 0.0 <= value <= 1.0:
+        raise ValueError(takes)
+    return value
+
+
+def _max_error(raw: Any) -> float | None:
+    if isinstance(raw, str) and raw.strip().lower() in ("null", "none", "off"):
+        return None
+    takes = "a number between 0 and 1, or null for off"
+    value = _number(raw, takes)
+    if not 0.0 < value < 1.0:
         raise ValueError(takes)
     return value
 
@@ -202,8 +217,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("engine", True, _boolean, "serve all windows from one background process"),
     Setting("engine_idle_seconds", 600.0, _seconds, "quiet after which the engine ends"),
     Setting("engine_transport", "auto", _choice("auto", "unix", "tcp"), "how pipes reach the engine"),
+    Setting("max_error", None, _max_error, "share of wrong answers that is borne of an entry with feedback"),
+    Setting("feedback_tool", False, _boolean, "offer the tool `feedback` to agents"),
 )
-_NULLABLE = {"default_ttl_seconds", "namespace", "storage_dir", "models_dir"}
+_NULLABLE = {"default_ttl_seconds", "max_error", "namespace", "storage_dir", "models_dir"}
 
 
 def default_home(environ: Mapping[str, str] | None = None) -> Path:

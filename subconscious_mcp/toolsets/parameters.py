@@ -71,6 +71,11 @@ def flag(name: str, about: str) -> Parameter:
     return Parameter(name, about, {"type": "boolean", "default": False}, "true or false", _read_flag)
 
 
+def yes_or_no(name: str, about: str) -> Parameter:
+    """A required yes or no."""
+    return Parameter(name, about, {"type": "boolean"}, "true or false", _read_flag, required=True)
+
+
 def input_schema(parameters: Sequence[Parameter]) -> dict[str, Any]:
     """Returns the JSON schema of a tool's arguments."""
     return {
