@@ -173,7 +173,7 @@ def _exchange(event: Event, injected: Injected) -> Exchange | None:
     return exchange or told_exchange(_text(event.get("prompt")), _text(last_message), injected, redact)
 
 
-def _record(place: _Place, event: Event, told: str, typed: str = "") -> None:
+def _record(name: str, place: _Place, event: Event, told: str, typed: str = "") -> None:
     """Notes what a session is told, so that it is not captured again."""
     if told and place.capture:
         from subconscious_mcp.injected_files import record
@@ -181,7 +181,7 @@ def _record(place: _Place, event: Event, told: str, typed: str = "") -> None:
         try:
             record(place.folder, _session_id(event), told, typed)
         except OSError as error:
-            _note(_text(event.get("hook_event_name")), error)
+            _note(name, error)
 
 
 def session_start(event: Event) -> str:
@@ -201,7 +201,7 @@ def session_start(event: Event) -> str:
         shown = [episode for episode in recent if episode.session_id != session_id][:SHOWN_EPISODES]
     _warm(place)
     notes = session_notes(shown, memories, max(episodes, len(shown)))
-    _record(place, event, notes)
+    _record("session-start", place, event, notes)
     return notes
 
 
@@ -249,7 +249,7 @@ def user_prompt_submit(event: Event) -> str:
         [(near["task"], near["answer"], near["similarity"]) for near in answer["hits"]],
         [(near["task"], near["answer"], near["similarity"]) for near in answer["episodes"]],
     )
-    _record(place, event, notes, typed=prompt)
+    _record("user-prompt-submit", place, event, notes, typed=prompt)
     return notes
 
 

@@ -61,6 +61,7 @@ _SPOOLED = ("session_id", "ts", "namespace", "root", "request", "outcome", "mome
 _DAMAGED = ("not a database", "malformed", "no such column", "has no column")
 _EMPTY = "no such table"
 _ASIDE = ".damaged-"
+_UNFINISHED_SECONDS = 3_600.0
 _MOST_SALVAGED = 1_000_000
 _OF_PROJECT = "WHERE namespace = ? AND root IS ? ORDER BY ts DESC LIMIT ?"
 _COLUMNS = "session_id, ts, namespace, root, request, outcome, moment, id, revision, ingested"
@@ -271,6 +272,11 @@ class Inbox:
                 self._keep([episode], from_file=path)
                 taken += 1
             _unlink(path)
+        for path in self._spool_files(ending=".new"):
+            # What a killed hook began; one that lives is done within seconds.
+            changed = _state_of(path)
+            if changed is not None and not 0 <= time.time() - changed[0] / 1e9 < _UNFINISHED_SECONDS:
+                _unlink(path)
         return taken
 
     def take_in_damaged(self, *, forget: bool = False) -> int:
@@ -445,11 +451,15 @@ class Inbox:
         prefix = f"{_spool_prefix(episode.session_id)}{boot or 'x'}-"
         path = os.path.join(self.spool, f"{prefix}{since if boot else ts}-{os.getpid()}.json")
         facts = {name: getattr(episode, name) for name in _SPOOLED}
-        with os.fdopen(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(json.dumps(facts).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(f"{path}.new", path)
+        try:
+            with os.fdopen(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(json.dumps(facts).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(f"{path}.new", path)
+        except OSError:
+            _unlink(f"{path}.new")
+            raise
         for earlier in self._spool_files(prefix):
             if earlier < path:
                 _unlink(earlier)

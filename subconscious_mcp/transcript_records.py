@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 64 * 1024
 _LINE_BYTES = 1_310_720
 """A longer line is not parsed; its two ends tell where it belongs. One of a megabyte still is."""
+_SHORT_BYTES = 1024
+"""A longer line without words is never parsed, whatever is odd about it."""
 _MOST_NODES = 150_000
 """Of JSON in a line: an object of each two bytes of a line would take more memory than there is."""
 _FOLLOWED = 500
@@ -340,12 +342,18 @@ class Branch:
         long = self._lines.long or (
             len(line) > 4 * _BLOCK_BYTES and sum(map(line.count, (b"{", b"[", b","))) > _MOST_NODES
         )
-        # A line without words has nothing to say but where it belongs, and parsing is what takes the time.
-        whole = not long and (_may_count(line) or not (line.startswith(b"{") and line.rstrip().endswith(b"}")))
-        record = _parsed(line) if whole else _outline(line, long)
+        record = None if not long and _may_count(line) else _outline(line, long)
+        if record is None or (not long and len(line) <= _SHORT_BYTES and not _is_link(line, record)):
+            record = _parsed(line)
         if _SAID not in line and (_RESULT in line or (record is not None and record.get("type") == "user")):
             self._native = False
         return record
+
+
+def _is_link(line: bytes, record: Record) -> bool:
+    """Returns whether the outline of a line without words is all that it has to say: most are links of the chain."""
+    whole = line.startswith(b"{") and line.rstrip().endswith(b"}")
+    return whole and bool(record.get("parentUuid")) and b'"agentId"' not in line
 
 
 def _begins(record: Record) -> bool:

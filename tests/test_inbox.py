@@ -267,6 +267,28 @@ def test_removed_text_is_in_no_file(inbox: Inbox, tmp_path: Path) -> None:
     assert len(requests(inbox)) == 2
 
 
+def test_what_a_killed_hook_began_to_spool_goes_after_an_hour(inbox: Inbox) -> None:
+    Path(inbox.spool).mkdir(parents=True)
+    old, new = Path(inbox.spool, "old.json.new"), Path(inbox.spool, "now.json.new")
+    for path in (old, new):
+        path.write_text("{")
+    os.utime(old, (1, 1))
+    inbox.take_in_spooled()
+    assert spooled(inbox) == [new]
+
+
+def test_nothing_stays_of_what_could_not_be_spooled(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    inbox.leave(episode("s-0"))
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with locked(inbox), pytest.raises(OSError, match="No space"):
+        inbox.leave(episode())
+    assert spooled(inbox) == []
+
+
 def test_renaming_is_of_names_that_were_asked_for(inbox: Inbox) -> None:
     inbox.leave(episode("asked", namespace="old", root=None))
     inbox.leave(episode("derived", namespace="old"))
