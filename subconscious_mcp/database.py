@@ -714,14 +714,15 @@ class Database:
 
     def _insert_feedback(self, write: sqlite3.Connection, entry: int, query: str, observation: Observation) -> None:
         write.execute(
-            "INSERT OR REPLACE INTO feedback (entry, query, fingerprint, similarity, correct, at)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO feedback (entry, query, fingerprint, similarity, correct, kept_back, at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
                 entry,
                 query,
                 observation.fingerprint,
                 observation.similarity,
                 int(observation.correct),
+                int(observation.kept_back),
                 observation.at,
             ),
         )
@@ -729,7 +730,7 @@ class Database:
     def feedback(self, namespace: Namespace, entry_id: str | None = None) -> list[Observation]:
         """Returns what was said of an entry's answer, or of all entries of the namespace, oldest first."""
         rows = self._read(
-            "SELECT e.id, f.similarity, f.correct, f.at, f.fingerprint FROM entries e"
+            "SELECT e.id, f.similarity, f.correct, f.at, f.fingerprint, f.kept_back FROM entries e"
             f" JOIN feedback f ON f.entry = e.key WHERE e.namespace = ? {'' if entry_id is None else 'AND e.id = ?'}"
             " ORDER BY f.key",
             (namespace.key,) if entry_id is None else (namespace.key, entry_id),
@@ -835,7 +836,7 @@ def _salvage_merged(source: sqlite3.Connection, namespaces: Mapping[object, Name
 def _salvage_feedback(source: sqlite3.Connection, ids: Mapping[int, str], fresh: Database) -> None:
     """Copies the readable feedback on entries that were copied, by the keys that these had."""
     said: list[tuple[str, Observation]] = []
-    for row in _readable(source, "feedback", "key, entry, query, similarity, correct, at, fingerprint"):
+    for row in _readable(source, "feedback", "key, entry, query, similarity, correct, at, fingerprint, kept_back"):
         with suppress(ValueError, TypeError):
             if row is not None and row[1] in ids and 0.0 <= float(row[3]) <= 1.0:
                 said.append((str(row[2]), _observation(ids[row[1]], *row[3:])))
@@ -920,8 +921,9 @@ def _entry(row: Sequence[Any]) -> Entry:
     return Entry(row[0], row[1], row[2], row[3], row[4], row[5], row[6], _tags(row[7]), row[8])
 
 
-def _observation(entry_id: str, similarity: Any, correct: Any, at: Any, fingerprint: Any) -> Observation:
-    return Observation(entry_id, float(similarity), bool(correct), float(at), str(fingerprint))
+def _observation(entry_id: str, *stored: Any) -> Observation:
+    similarity, correct, at, fingerprint, kept_back = stored
+    return Observation(entry_id, float(similarity), bool(correct), float(at), str(fingerprint), bool(kept_back))
 
 
 def _tags(stored: Any) -> tuple[str, ...]:

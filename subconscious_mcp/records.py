@@ -93,6 +93,7 @@ class Observation:
         similarity: Of the query and the entry's task under `fingerprint`, 0..1.
         at: Seconds since the epoch.
         fingerprint: The embedder that measured the similarity; another's says nothing to it.
+        kept_back: The check of contrasts keeps the entry back for that query, whatever its similarity.
     """
 
     entry_id: str
@@ -100,6 +101,7 @@ class Observation:
     correct: bool
     at: float
     fingerprint: str
+    kept_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)

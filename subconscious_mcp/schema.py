@@ -96,6 +96,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             fingerprint TEXT NOT NULL,
             similarity REAL NOT NULL,
             correct INTEGER NOT NULL,
+            kept_back INTEGER NOT NULL,
             at REAL NOT NULL,
             UNIQUE (entry, query)
         )

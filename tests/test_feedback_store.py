@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,7 @@ def test_observations_come_back_in_order_and_of_the_namespace_only(db: Database,
     other = db.namespace("other", None)
     add(db, space, "a", "b")
     add(db, other, "c")
-    given = [said("a", 0.9), said("b", 0.8, False), said("a", 1.0, at=2.5)]
+    given = [said("a", 0.9), said("b", 0.8, False), replace(said("a", 1.0, at=2.5), kept_back=True)]
     assert all(db.note_feedback(space, f"q{number}", one) for number, one in enumerate(given))
     assert db.note_feedback(other, "q", said("c"))
     assert db.feedback(space) == given
@@ -123,7 +124,8 @@ def test_what_can_be_read_of_a_damaged_file_keeps_its_feedback(db: Database, spa
     with closing(sqlite3.connect(tmp_path / "memory.db")) as file, file:
         file.execute("PRAGMA foreign_keys = OFF")
         file.executemany(
-            "INSERT INTO feedback (entry, query, fingerprint, similarity, correct, at) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO feedback (entry, query, fingerprint, similarity, correct, at, kept_back)"
+            " VALUES (?, ?, ?, ?, ?, ?, 0)",
             [(2, "x", MODEL, "no number", 1, 1.0), (2, "y", MODEL, 7.0, 1, 1.0), (99, "z", MODEL, 0.9, 1, 1.0)],
         )
     assert salvage(tmp_path / "memory.db", fresh) == (2, 0)
