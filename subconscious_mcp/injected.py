@@ -8,6 +8,8 @@ and line ends do not count.
 
 from __future__ import annotations
 
+import re
+
 try:
     # What `hashlib` would take it from; importing that loads OpenSSL, which takes a hook 5 ms.
     from _blake2 import blake2b
@@ -17,7 +19,6 @@ except ImportError:  # pragma: no cover - another implementation of Python
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
 
 MARK_BYTES = 8
 FEWEST_CHARS = 16
@@ -26,8 +27,9 @@ RUN_WORDS = 8
 """So many words in a row are not said twice by chance."""
 LABELS = ("asked: ", "outcome: ", "task: ", "answer: ")
 """What notes put before a quoted text."""
-_EDGE_CHARS = 32_000
-"""Of a longer text the two ends are searched: no more of it is kept."""
+_IDEOGRAMS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+_EDGE_CHARS = 16_000
+"""Of a longer text the two ends are searched: a quarter of each is the most that is kept."""
 
 
 class Injected:
@@ -72,33 +74,32 @@ class Injected:
 
     def _cut(self, text: str, typed: bool) -> str:
         lines = text.split("\n")
+        found = [_words(line) for line in lines]
         known: set[int] = set()
-        before = -1  # the line before that has words
-        words: list[tuple[str, int, int]] = []  # each word, its line, its place there
-        plain: list[str] = []
-        for number, line in enumerate(lines):
-            found = [(_plain(word), number, place) for place, word in enumerate(line.split())]
-            words += [word for word in found if word[0]]
-            plain.append(" ".join(word for word, _, _ in found if word))
-            if plain[-1]:
-                follows = before in known and self._mark(f"{plain[before]}\n{plain[-1]}") in self.marks
-                if follows or (len(plain[-1]) >= FEWEST_CHARS and self._mark(plain[-1]) in self.marks):
+        above, before = "", -1  # the line before that has words
+        for number, words in enumerate(found):
+            plain = " ".join(word for word, _, _ in words)
+            if plain:
+                follows = before in known and self._mark(f"{above}\n{plain}") in self.marks
+                if follows or (len(plain) >= FEWEST_CHARS and self._mark(plain) in self.marks):
                     known.add(number)
-                before = number
-        gone: dict[int, set[int]] = {}
-        for run in () if typed else _runs(words):
-            if self._mark(" ".join(word for word, _, _ in run)) in self.marks:
-                for _, number, place in run:
-                    gone.setdefault(number, set()).add(place)
+                above, before = plain, number
+        gone: dict[int, set[int]] = {}  # the places of words, by line
+        if not typed:
+            places = [(number, place) for number, words in enumerate(found) for place in range(len(words))]
+            plains = [word for words in found for word, _, _ in words]
+            for start, end in _runs(plains):
+                if self._mark(" ".join(plains[start:end])) in self.marks:
+                    for number, place in places[start:end]:
+                        gone.setdefault(number, set()).add(place)
         kept = []
         for number, line in enumerate(lines):
-            places = gone.get(number)
             if number in known:
                 continue
-            if places is None:
+            if number not in gone:
                 kept.append(line)
-            elif rest := [word for place, word in enumerate(line.split()) if place not in places]:
-                kept.append(" ".join(rest))
+            elif rest := _without(line, found[number], gone[number]):
+                kept.append(rest)
         return "\n".join(kept)
 
     def _marks(self, text: str, as_it_was: bool = False) -> set[bytes]:
@@ -108,13 +109,14 @@ class Injected:
         for line in text.splitlines():
             bare = line.strip(" \t>")
             label = "" if as_it_was else next((label for label in LABELS if bare.startswith(label)), "")
-            mine = [plain for word in bare.removeprefix(label).split() if (plain := _plain(word))]
+            mine = [word for word, _, _ in _words(bare.removeprefix(label))]
             words += mine
-            forms = [" ".join(mine), *([" ".join([_plain(label), *mine])] if label else [])] if mine else []
+            forms = [" ".join(mine), *([" ".join([label[:-2], *mine])] if label else [])] if mine else []
             marks.update(self._mark(plain) for plain in forms if len(plain) >= FEWEST_CHARS)
             marks.update(self._mark(f"{above}\n{plain}") for above in before for plain in forms)
             before = forms or before
-        marks.update(self._mark(" ".join(run)) for run in _runs(words) if not as_it_was)
+        if not as_it_was:
+            marks.update(self._mark(" ".join(words[start:end])) for start, end in _runs(words))
         return marks
 
     def _mark(self, plain: str) -> bytes:
@@ -128,9 +130,36 @@ def digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _runs(words: list[Any]) -> Iterator[list[Any]]:
-    return (words[at : at + RUN_WORDS] for at in range(len(words) - RUN_WORDS + 1))
+def _words(line: str) -> list[tuple[str, int, int]]:
+    """Returns the words of a line, plain, each with its start and end; a Chinese or Japanese character is one."""
+    return [
+        (plain, *found.span())
+        for found in re.finditer(rf"[{_IDEOGRAMS}]|[^\W{_IDEOGRAMS}]+", line)
+        if (plain := found[0].strip("_").lower())
+    ]
 
 
-def _plain(word: str) -> str:
-    return word.lower() if word.isalnum() else "".join(filter(str.isalnum, word)).lower()
+def _runs(words: list[str]) -> Iterator[tuple[int, int]]:
+    """Yields the runs of words, from each on, that are not said twice by chance; two ideograms count as a word."""
+    weights = [1 if "\u3040" <= word <= "\u9fff" else 2 for word in words]
+    end = weight = 0
+    for start, first in enumerate(weights):
+        while weight < 2 * RUN_WORDS and end < len(words):
+            weight += weights[end]
+            end += 1
+        if weight < 2 * RUN_WORDS:
+            return
+        yield start, end
+        weight -= first
+
+
+def _without(line: str, words: list[tuple[str, int, int]], places: set[int]) -> str:
+    """Returns a line without some of its words and what stands between them; empty where no word is left."""
+    if len(places) == len(words):
+        return ""
+    pieces, done = [], 0
+    for place, (_, start, end) in enumerate(words):
+        if place in places:
+            pieces.append("" if place - 1 in places else line[done:start])
+            done = end
+    return " ".join("".join([*pieces, line[done:]]).split())

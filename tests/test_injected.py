@@ -59,6 +59,20 @@ def test_what_only_resembles_it_stays(text: str) -> None:
     assert known().cut(text) == text.strip()
 
 
+def test_what_is_written_without_blanks_is_known_too() -> None:
+    told = "  > answer: 请先在测试环境运行两次数据库迁移脚本，然后再重启所有工作进程。\n"
+    marks = known(told)
+    text = "记忆里说：请先在测试环境运行两次数据库迁移脚本，然后再重启所有工作进程。我照做了。"
+    assert marks.cut(text) == "记忆里说：。我照做了。"
+    assert marks.cut("请先在测试环境运行一次。") == "请先在测试环境运行一次。"
+
+
+def test_many_lines_with_runs_are_cut_line_by_line() -> None:
+    run = "run the migration twice, first dry and then for real, because of the lock"
+    text = "\n".join(f"Step {number}: {run}." for number in range(300))
+    assert known().cut(text) == "\n".join(f"Step {number}: ." for number in range(300))
+
+
 def test_a_typed_line_stays_and_typed_lines_lose_no_word() -> None:
     line = "Then restart the workers one by one."
     assert known().cut(line, typed=True) == line
