@@ -18,7 +18,7 @@ similarities = st.floats(0.0, 1.0)
 thresholds = st.floats(0.0, 1.0)
 errors = st.floats(1e-6, 1.0 - 1e-6)
 observations = st.lists(st.tuples(similarities, st.booleans()), max_size=12)
-bounded = settings(max_examples=150, deadline=None)
+bounded = settings(max_examples=60, deadline=None)
 
 
 def threshold(said: list[tuple[float, bool]], least: float = LEAST, max_error: float = 0.05) -> float:
@@ -67,7 +67,7 @@ def test_what_was_wrong_nearer_speaks_more_against_it(
     assert below <= threshold([*said, (nearer, False)], LEAST, max_error)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0.85, 1.0), st.floats(0, 1)), min_size=40, max_size=120),
     st.floats(0.03, 0.4),
@@ -189,14 +189,11 @@ def test_where_the_callers_threshold_is_right_the_error_stays_within_the_bound(
     weights = np.array([prior_weight(float(midpoint), LEAST, max_error, width) for midpoint in grid])
     served = [
         outcome
-        for midpoint in rng.choice(grid, 150, p=weights / weights.sum())
-        for outcome in stream(logistic(float(midpoint), width), rng, max_error, 25, told)
+        for midpoint in rng.choice(grid, 100, p=weights / weights.sum())
+        for outcome in stream(logistic(float(midpoint), width), rng, max_error, 20, told)
     ]
-    assert len(served) > 2000
-    share = np.mean([wrong for wrong, _ in served])
-    # Three standard errors, counting the outcomes of an entry as if they were one.
-    assert share <= max_error + 3 * math.sqrt(max_error * (1 - max_error) / 150)
-    assert share <= max_error
+    assert len(served) > 1500
+    assert np.mean([wrong for wrong, _ in served]) <= max_error
 
 
 @pytest.mark.parametrize("midpoint", [0.7, 0.85, 0.9, 0.95, 1.05])
@@ -204,7 +201,7 @@ def test_where_the_callers_threshold_is_right_the_error_stays_within_the_bound(
 def test_whatever_the_entry_its_wrong_answers_are_bounded(midpoint: float, width: float) -> None:
     """At most max_error * N + sqrt(N * log(1 / weight) / 2) of N, on average, where each is told of."""
     rng = np.random.default_rng(11)
-    served = [stream(logistic(midpoint, width), rng, 0.05, 60) for _ in range(20)]
+    served = [stream(logistic(midpoint, width), rng, 0.05, 40) for _ in range(12)]
     most = max(len(outcomes) for outcomes in served)
     surprise = math.log(1.0 / prior_weight(midpoint, LEAST, 0.05, width))
     wrong = np.mean([sum(wrong for wrong, _ in outcomes) for outcomes in served])
@@ -226,6 +223,6 @@ def test_whatever_the_entry_its_wrong_answers_are_bounded(midpoint: float, width
 )
 def test_entries_of_another_shape_are_closed_after_a_few_wrong_answers(right: Right) -> None:
     rng = np.random.default_rng(13)
-    served = [stream(right, rng, 0.05, 100) for _ in range(10)]
+    served = [stream(right, rng, 0.05, 80) for _ in range(8)]
     wrong = np.mean([sum(wrong for wrong, _ in outcomes) for outcomes in served])
     assert wrong <= 0.05 * np.mean([len(outcomes) for outcomes in served]) + 3
