@@ -32,6 +32,7 @@ _AUXILIARIES = words("do does did can could should would will is are was were ha
 _SAID = {
     "what time": "when", "what date": "when", "what day": "when", "how come": "why", "what causes": "why",
     "what caused": "why", "reason for": "why", "reason why": "why", "the reason": "why", "the cause": "why",
+    "is there a reason": "why", "is there any reason": "why",
     "what place": "where", "which place": "where", "whereabouts": "where", "what is the price": "how much",
     "what is the cost": "how much", "the number of": "how many", "number of": "how many", "the location of": "where",
     "what makes": "why", "which person": "who",
@@ -43,6 +44,7 @@ _ADVISES = (
     r"|(?:does|would) it make sense|(?:would|do) you (?:recommend|advise|suggest)|worth it|an? (?:good|bad) idea"
     r"|(?:good|bad) practice|is there (?:any|a) point|would it be (?:better|wise|safe|worth)|worth \w+ing) "
 )
+_WAY = re.compile(r"\bwhat (?:should|can|do|must) (?:i|we) do\b|\bwhat steps\b")
 _WANTED = tuple(
     f"{opening} " for opening in ("is there a", "is there an", "is there any", "are there any ways", "is it possible")
 )
@@ -56,6 +58,7 @@ _WISHES = tuple(
 )
 """Openings of a task that is put as a statement."""
 
+_REQUESTS = words("can could will would")
 _STRONG = frozenset({"why", "when", "where", "who"}) | frozenset(_MANY.values())
 
 
@@ -66,11 +69,9 @@ def compare(query: Reading, stored: Reading) -> list[Found]:
         return []
     pair = frozenset((one, other))
     if pair & _STRONG:
-        if pair == {"how long", "when"}:
-            return [("question", one, other, 0.3)]
-        if pair <= _STRONG:
-            return [("question", one, other, 0.7)]
-        return [("question", one, other, 0.4 if "how" in pair else 0.2)] if pair & {"how", "what"} else []
+        return _strong(one, other, pair)
+    if "do" in pair and _is_open(query if one == "do" else stored):
+        return []
     if "advice" in pair:
         return [("modality", one, other, 0.8 if pair & {"do", "how"} else 0.3)]
     if "whether" in pair:
@@ -78,6 +79,40 @@ def compare(query: Reading, stored: Reading) -> list[Found]:
     if "what" in pair and pair & {"how", "do"}:
         return [("question", one, other, 0.25)]
     return []
+
+
+def tells_trouble(query: Reading, stored: Reading) -> bool:
+    """Tells whether one text says what does not work, or asks why, and the other how to do it."""
+    one, other = _troubled(query), _troubled(stored)
+    return {one, other} in ({"say", "how"}, {"why", "how"}, {"say", "wanted"})
+
+
+def _troubled(reading: Reading) -> str:
+    """As `form`; a plea for help with what does not work is a statement, "I need to find it" is `wanted`."""
+    asked = form(reading.spoken)
+    if asked != "do":
+        return asked
+    opening = reading.spoken[:4]
+    if "help" in opening and "not" in reading.spoken:
+        return "say"
+    return "wanted" if "help" in opening or opening[:2] in (["i", "need"], ["i", "want"]) else "do"
+
+
+def _strong(one: str, other: str, pair: frozenset[str]) -> list[Found]:
+    """Returns the contrast of two forms of which one is a question word."""
+    if pair == {"how long", "when"}:
+        return [("question", one, other, 0.3)]
+    if pair <= _STRONG:
+        return [("question", one, other, 0.7)]
+    if "why" in pair and pair & {"how", "advice", "whether"}:
+        return [("question", one, other, 0.6)]
+    return [("question", one, other, 0.4 if "how" in pair else 0.2)] if pair & {"how", "what"} else []
+
+
+def _is_open(reading: Reading) -> bool:
+    """Tells whether what looks like a task is a question of a form that is not known ("on Sundays, is it open?")."""
+    polite = reading.spoken[:2] and reading.spoken[0] in _REQUESTS and reading.spoken[1:2] == ["you"]
+    return reading.text.rstrip().endswith("?") and not polite
 
 
 def form(spoken: list[str]) -> str:
@@ -95,6 +130,8 @@ def form(spoken: list[str]) -> str:
     strong = _asked(heard) or _said(text)
     if strong:
         return strong
+    if heard[0] not in ("what", "which") and _WAY.search(text):
+        return "how"  # "My phone is lost, what should I do?"
     if heard[0] not in ("how", "what", "which") and re.search(_ADVISES, f" {text[:80]} ") and "how" not in heard[:6]:
         return "advice"
     if "how" in heard[:8]:
@@ -127,7 +164,7 @@ def _closed(heard: list[str], text: str) -> str:
 def _said(text: str) -> str:
     """Returns what is asked in other words: what time, the reason for."""
     if not text.startswith(
-        ("how", "what", "which", "tell", "explain", "show", "give", "the", "number", "reason", "whereabouts")
+        ("how", "what", "which", "tell", "explain", "show", "give", "the", "number", "reason", "whereabouts", "is")
     ):
         return ""
     return next((asked for said, asked in _SAID.items() if f" {said} " in f" {text[:60]} "), "")

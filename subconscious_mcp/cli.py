@@ -8,11 +8,11 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from subconscious_mcp import __version__, ambient_commands, install_hooks_command
+from subconscious_mcp import __version__, ambient_commands, install_hooks_command, learning_commands
 from subconscious_mcp.config import resolve
-from subconscious_mcp.engine_client import ask_engine, derived_namespace
+from subconscious_mcp.engine_client import ask_engine, carry_out, derived_namespace
 from subconscious_mcp.errors import ConfigError, SubconsciousError, meaning
 from subconscious_mcp.heavy_imports import calm_numpy
 from subconscious_mcp.terminal import add_command, console, model_progress, show, speak_utf8
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--because", default="", help=argparse.SUPPRESS)
     add_command(commands, "demo", "try it: remember, recall a paraphrase, miss", _demo)
     _add_verbs(commands)
+    learning_commands.add_commands(commands)
     _add_model(commands)
     _add_engine(commands)
     ambient_commands.add_commands(commands)
@@ -93,6 +94,12 @@ def _add_verbs(commands: Any) -> None:
     recall.add_argument("task")
     recall.add_argument("--threshold", type=float, help="least similarity of a hit, 0 to 1")
     recall.add_argument("--top-k", type=int, default=1, metavar="N", help="candidates to consider")
+    recall.add_argument(
+        "--verify",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="keep back an answer whose task contrasts with this one (default: config verify_hits)",
+    )
     echo = add_command(commands, "echo", "list the nearest tasks, without answers", _echo)
     echo.add_argument("task")
     echo.add_argument("--top-k", type=int, default=5, metavar="N", help="entries to list")
@@ -197,7 +204,7 @@ def _remember(arguments: argparse.Namespace) -> int:
     }
     if arguments.ttl is not None:
         values["ttl_seconds"] = arguments.ttl
-    done = _carry_out(arguments, "remember", values)
+    done = carry_out(arguments, "remember", values)
     show(arguments, done.payload, lambda console: tables.print_remembered(console, done.payload))
     return 0
 
@@ -210,8 +217,9 @@ def _recall(arguments: argparse.Namespace) -> int:
         "threshold": arguments.threshold,
         "top_k": arguments.top_k,
         "tags": arguments.tag,
+        "verify": arguments.verify,
     }
-    done = _carry_out(arguments, "recall", values)
+    done = carry_out(arguments, "recall", values)
     threshold = done.threshold if arguments.threshold is None else arguments.threshold
     show(arguments, done.payload, lambda console: tables.print_recall(console, done.payload, threshold))
     return 0 if done.payload["hit"] else EXIT_MISS
@@ -221,13 +229,13 @@ def _echo(arguments: argparse.Namespace) -> int:
     from subconscious_mcp import tables
 
     values = {"task": arguments.task, "top_k": arguments.top_k, "tags": arguments.tag}
-    done = _carry_out(arguments, "echo", values)
+    done = carry_out(arguments, "echo", values)
     show(arguments, done.payload, lambda console: tables.print_echoes(console, done.payload))
     return 0
 
 
 def _forget(arguments: argparse.Namespace) -> int:
-    done = _carry_out(arguments, "forget", {"entry_id": arguments.entry_id})
+    done = carry_out(arguments, "forget", {"entry_id": arguments.entry_id})
     forgotten = done.payload["forgotten"]
     text = "forgotten" if forgotten else f"there is no such entry in namespace {done.namespace}"
     show(arguments, done.payload, lambda console: console.print(text, markup=False))
@@ -237,7 +245,7 @@ def _forget(arguments: argparse.Namespace) -> int:
 def _stats(arguments: argparse.Namespace) -> int:
     from subconscious_mcp import tables
 
-    done = _carry_out(arguments, "stats", {})
+    done = carry_out(arguments, "stats", {})
     show(arguments, done.payload, lambda console: tables.print_stats(console, done.payload, done.namespace))
     return 0
 
@@ -246,39 +254,9 @@ def _drift(arguments: argparse.Namespace) -> int:
     from subconscious_mcp import tables
 
     values = {"min_hits": arguments.min_hits, "min_spread": arguments.min_spread}
-    done = _carry_out(arguments, "drift", values)
+    done = carry_out(arguments, "drift", values)
     show(arguments, done.payload, lambda console: tables.print_drift(console, done.payload))
     return 0
-
-
-class _Done(NamedTuple):
-    """What a verb came to, and in which namespace and with which threshold."""
-
-    payload: dict[str, Any]
-    namespace: str
-    threshold: float
-
-
-def _carry_out(arguments: argparse.Namespace, verb: str, values: dict[str, Any]) -> _Done:
-    """Carries out a verb in the namespace that was asked for or is the project's.
-
-    By the engine where one runs, which has the memory open already; else by this process.
-    """
-    resolved = resolve()
-    derived = derived_namespace(resolved, arguments.namespace)
-    served = ask_engine(resolved, verb, values, arguments.namespace)
-    if served is not None:
-        return _Done(**served)
-    from subconscious_mcp.opening import open_memory
-    from subconscious_mcp.verbs import carry_out
-
-    with model_progress() as progress:
-        memory = open_memory(resolved.config, command=f"subconscious-mcp {verb}", progress=progress)
-        try:
-            scope = memory.scope(resolved.config, derived.name, derived.root)
-            return _Done(carry_out(memory, scope, verb, values), scope.namespace.name, scope.threshold)
-        finally:
-            memory.close()
 
 
 # --- demo, model, doctor

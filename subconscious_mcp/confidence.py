@@ -19,8 +19,9 @@ from importlib import resources
 from typing import Any
 
 from subconscious_mcp import asking
-from subconscious_mcp.contrasts import Comparison, Contrast, compare
+from subconscious_mcp.contrasts import Comparison, compare
 from subconscious_mcp.reading import Reading, Token, plain
+from subconscious_mcp.records import Contrast
 from subconscious_mcp.stems import phrase_key
 
 WEIGHTS = "confidence.json"

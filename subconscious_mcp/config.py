@@ -50,6 +50,7 @@ class Config:
     default_threshold: float
     default_ttl_seconds: int | None
     log_level: str
+    verify_hits: bool
     echo_log_enabled: bool
     echo_log_max_bytes: int
     namespace: str | None
@@ -203,6 +204,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("default_threshold", 0.85, _threshold, "least similarity of a hit"),
     Setting("default_ttl_seconds", None, _ttl, "lifetime of an entry, null for ever"),
     Setting("log_level", "INFO", _log_level, "detail of logs/server.log"),
+    Setting("verify_hits", True, _boolean, "keep back an answer whose task contrasts with the query"),
     Setting("echo_log_enabled", True, _boolean, "log each recall, for drift_report"),
     Setting(
         "echo_log_max_bytes",

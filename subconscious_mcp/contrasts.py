@@ -14,36 +14,16 @@ names in any language.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 from subconscious_mcp import asking, relations, values, wording
 from subconscious_mcp.reading import Reading, Token, plain, quoted, read
+from subconscious_mcp.records import Contrast
 from subconscious_mcp.values import Value
 from subconscious_mcp.wording import Found
-
-Kind = Literal[
-    "number",
-    "version",
-    "identifier",
-    "date",
-    "unit",
-    "quoted",
-    "path",
-    "flag",
-    "code",
-    "name",
-    "negation",
-    "antonym",
-    "direction",
-    "order",
-    "scope",
-    "modality",
-    "question",
-    "substitution",
-]
 
 WINDOW = 4000
 """Characters of each text that are compared: from the first difference on where both are longer.
@@ -51,32 +31,6 @@ Source: two full windows of the embedder; a comparison of two such texts takes s
 _CONTEXT = 200
 _MOST = 16
 """Contrasts that are returned: nobody reads more, and one strong one decides."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contrast:
-    """A difference in meaning.
-
-    Attributes:
-        kind: What differs; `date` is a date or a time of day, `question` what is asked (why, when), and
-            `substitution` a word in the place of another, of unknown relation.
-        query_value: As the query says it; empty where it says nothing.
-        stored_value: As the stored task says it; empty where it says nothing.
-        strength: 0..1, how much it speaks against the stored answer.
-    """
-
-    kind: Kind
-    query_value: str
-    stored_value: str
-    strength: float
-
-    @property
-    def one_sided(self) -> bool:
-        """True where only one of the two mentions a value."""
-        return not (self.query_value and self.stored_value)
-
-    def __str__(self) -> str:
-        return f"{self.query_value or '-'} / {self.stored_value or '-'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +138,9 @@ def _worded(mine: Reading, theirs: Reading, pair: wording.Pair) -> list[Found]:
     timed = [one for one in found if {one[1].lower(), one[2].lower()} == {"before", "after"}]
     if timed and relations.told_in_order(mine, theirs):
         found = [one for one in found if one not in timed]
+    if asking.tells_trouble(mine, theirs):
+        # "I can't get it to work", "how do I get it to work": what does not work is what is asked.
+        found = [(*one[:3], min(one[3], 0.4)) if one[0] == "negation" else one for one in found]
     return [*found, *related, *relations.scopes(mine, theirs, near), *asking.compare(mine, theirs)]
 
 
@@ -278,7 +235,7 @@ def _is_said(token: Token, other: Reading) -> bool:
     keys = (_value(token).keys[0],) if _kind(token) != "path" else _value(token).keys
     for key in keys:
         bare = "".join(letter for letter in str(key) if letter.isalnum())
-        if len(bare) >= 3 and bare in joined:
+        if len(bare) >= 3 and re.search(re.escape(bare) + (r"(?!\d)" if bare[-1].isdigit() else ""), joined):
             return True
     return False
 

@@ -37,6 +37,7 @@ PAIRS = (
     ),
 )
 PARAPHRASE = "How can I renew the staging server's TLS certificate?"
+NEAR_MISS = "How do I revoke the TLS certificate of the staging server?"
 UNKNOWN = "What is the capital of Mongolia?"
 ROUNDS = 20
 """Recalls of which the median is shown: enough for it to settle, done in a moment."""
@@ -50,7 +51,7 @@ def _silent(*_: object) -> None:
 
 
 def run(config: Config, console: Console, progress: Progress | None, as_json: bool) -> Any:
-    """Remembers, recalls a paraphrase and misses, on a temporary store that is removed again.
+    """Remembers, recalls a paraphrase, meets a near-miss and misses, on a temporary store that is removed again.
 
     Args:
         progress: Told of the model's download, where it is not installed yet.
@@ -86,6 +87,8 @@ def _session(memory: Memory, scope: Scope, say: Say) -> dict[str, Any]:
         say(Text.assemble(("remember  ", "bold"), one_line(task), (f"  {took:.1f} ms", "dim")))
     hit, hit_ms = _timed(lambda: memory.recall(scope, PARAPHRASE))
     _say_recall(say, PARAPHRASE, hit, hit_ms)
+    blocked, blocked_ms = _timed(lambda: memory.recall(scope, NEAR_MISS))
+    _say_recall(say, NEAR_MISS, blocked, blocked_ms)
     miss, miss_ms = _timed(lambda: memory.recall(scope, UNKNOWN))
     _say_recall(say, UNKNOWN, miss, miss_ms)
     # Each another text: the vector of one that was asked before is kept.
@@ -96,6 +99,7 @@ def _session(memory: Memory, scope: Scope, say: Say) -> dict[str, Any]:
     return {
         "remember_ms": [round(took, 2) for took in remembered],
         "hit": {"query": PARAPHRASE, **render.recall_payload(hit), "ms": round(hit_ms, 2)},
+        "near_miss": {"query": NEAR_MISS, **render.recall_payload(blocked), "ms": round(blocked_ms, 2)},
         "miss": {"query": UNKNOWN, **render.recall_payload(miss), "ms": round(miss_ms, 2)},
         "recall_p50_ms": round(median, 2),
         "stats": render.stats_payload(stats),
@@ -103,7 +107,7 @@ def _session(memory: Memory, scope: Scope, say: Say) -> dict[str, Any]:
 
 
 def _say_recall(say: Say, query: str, found: Recall, took: float) -> None:
-    verdict = ("hit", "bold green") if found.hit else ("miss", "bold yellow")
+    verdict = ("hit", "bold green") if found.hit else ("blocked" if found.blocked else "miss", "bold yellow")
     say(Text.assemble(("recall    ", "bold"), one_line(query), (f"  {took:.1f} ms", "dim")))
     distance = f"distance {1 - found.similarity:.3f}"
     say(
@@ -111,6 +115,9 @@ def _say_recall(say: Say, query: str, found: Recall, took: float) -> None:
             "          ", verdict, f"  similarity {found.similarity:.3f}, {distance}, needed {found.threshold:.2f}"
         )
     )
+    if found.blocked:
+        apart = "; ".join(f"{contrast.kind}: {contrast}" for contrast in found.contrasts)
+        say(Text.assemble("          ", "another task than the stored one. ", one_line(apart)))
     if found.hit and found.best is not None:
         say(Text.assemble("          ", one_line(found.best.entry.answer)))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from subconscious_mcp.echo_log import CUT_MARK, EchoLine
 from subconscious_mcp.records import DriftCandidate, DriftReport
+from subconscious_mcp.verification import MOST_PAIRS, among
 
 MIN_PHRASINGS = 2
 """A band needs two ends: an entry that answers one phrasing has not drifted."""
@@ -14,10 +15,11 @@ MIN_PHRASINGS = 2
 
 @dataclass(slots=True)
 class _Served:
-    """The hits of one entry. `similarities` has the last similarity of each phrasing."""
+    """The hits of one entry, by phrasing: the last similarity, and the words that were used."""
 
     hits: int = 0
     similarities: dict[str, float] = field(default_factory=dict)
+    queries: dict[str, str] = field(default_factory=dict)
 
 
 def report(
@@ -28,6 +30,8 @@ def report(
     min_spread: float,
 ) -> DriftReport:
     """Reads an echo log for entries whose hits span a wide band of similarities.
+
+    Those whose queries contrast with each other come first: that is drift, a wide band only hints at it.
 
     Args:
         lines: The log, oldest first; None stands for a damaged line.
@@ -45,7 +49,9 @@ def report(
         if line.hit and line.entry_id is not None:
             entry = served.setdefault(line.entry_id, _Served())
             entry.hits += 1
-            entry.similarities[phrasing(line.query)] = line.similarity
+            said = phrasing(line.query)
+            entry.similarities[said] = line.similarity
+            entry.queries[said] = line.query
     stored = tasks(list(served))
     candidates = [
         candidate
@@ -55,6 +61,12 @@ def report(
         and candidate.similarity_spread >= min_spread
     ]
     candidates.sort(key=lambda c: (-c.similarity_spread, -c.hits, c.entry_id))
+    left = MOST_PAIRS
+    for number, candidate in enumerate(candidates):
+        found, compared = among(served[candidate.entry_id].queries.values(), left)
+        left -= compared
+        candidates[number] = replace(candidate, contrasts=found)
+    candidates.sort(key=lambda c: -sum(contrast.strength for contrast in c.contrasts))
     return DriftReport(recalls, len(served), tuple(candidates), skipped)
 
 

@@ -31,7 +31,12 @@ of its first characters, tells of it. Fewer would take the lines of other entrie
 
 @dataclass(frozen=True, slots=True)
 class EchoLine:
-    """One recall as logged. `similarity` is that of the nearest entry, 0..1."""
+    """One recall as logged.
+
+    Attributes:
+        similarity: That of the nearest entry, or of the one that was served in its place; 0..1.
+        blocked: It missed only because the check of contrasts kept the answer back.
+    """
 
     at: float
     query: str
@@ -39,6 +44,7 @@ class EchoLine:
     similarity: float
     hit: bool
     threshold: float
+    blocked: bool = False
 
 
 def log_file(folder: Path, namespace: str) -> Path:
@@ -93,6 +99,7 @@ class EchoLog:
                 "similarity": line.similarity,
                 "hit": line.hit,
                 "threshold": line.threshold,
+                **({"blocked": True} if line.blocked else {}),
             },
             ensure_ascii=False,
             separators=(",", ":"),
@@ -244,6 +251,7 @@ def _parsed(raw: bytes) -> EchoLine | None:
             similarity=float(record["similarity"]),
             hit=record["hit"],
             threshold=float(record.get("threshold", 0.0)),
+            blocked=record.get("blocked") is True,
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None

@@ -1,15 +1,17 @@
-"""How a command reaches a running engine, and which namespace it means."""
+"""How a command reaches the memory, by a running engine or by itself, and which namespace it means."""
 
 from __future__ import annotations
 
+import argparse
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from subconscious_mcp import errors, pipe
-from subconscious_mcp.config import Resolved, project_dir, user_home
+from subconscious_mcp.config import Resolved, project_dir, resolve, user_home
 from subconscious_mcp.errors import InvalidArgument, SubconsciousError
 from subconscious_mcp.locate import namespace_name
 from subconscious_mcp.namespaces import Derived, derive
+from subconscious_mcp.terminal import model_progress
 
 
 def ask_engine(
@@ -50,3 +52,33 @@ def derived_namespace(resolved: Resolved, asked: str | None) -> Derived:
         except ValueError as takes:
             raise InvalidArgument(f"--namespace takes {takes}.") from None
     return derive(asked or resolved.config.namespace, project_dir(), user_home())
+
+
+class Done(NamedTuple):
+    """What a verb came to, and in which namespace and with which threshold."""
+
+    payload: dict[str, Any]
+    namespace: str
+    threshold: float
+
+
+def carry_out(arguments: argparse.Namespace, verb: str, values: dict[str, Any]) -> Done:
+    """Carries out a verb in the namespace that was asked for or is the project's.
+
+    By the engine where one runs, which has the memory open already; else by this process.
+    """
+    resolved = resolve()
+    derived = derived_namespace(resolved, arguments.namespace)
+    served = ask_engine(resolved, verb, values, arguments.namespace)
+    if served is not None:
+        return Done(**served)
+    from subconscious_mcp import verbs
+    from subconscious_mcp.opening import open_memory
+
+    with model_progress() as progress:
+        memory = open_memory(resolved.config, command=f"subconscious-mcp {verb}", progress=progress)
+        try:
+            scope = memory.scope(resolved.config, derived.name, derived.root)
+            return Done(verbs.carry_out(memory, scope, verb, values), scope.namespace.name, scope.threshold)
+        finally:
+            memory.close()

@@ -15,18 +15,19 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from subconscious_mcp import drift
+from subconscious_mcp import drift, verification
 from subconscious_mcp.config import MAX_TTL_SECONDS, Config
 from subconscious_mcp.echo_log import EchoLine, EchoLog, log_file
 from subconscious_mcp.embedding import Embedder
 from subconscious_mcp.errors import InvalidArgument, SubconsciousError
+from subconscious_mcp.feedback import Learned, learned
 from subconscious_mcp.inbox import ENGINE_WAIT_SECONDS, Episode, Inbox, seconds_of, translated
 from subconscious_mcp.locate import namespace_name
 from subconscious_mcp.records import (
@@ -38,6 +39,7 @@ from subconscious_mcp.records import (
     Namespace,
     Near,
     NewEntry,
+    Observation,
     Recall,
     Remembered,
     Stats,
@@ -81,8 +83,11 @@ class Scope:
         threshold: Least similarity of a hit where the caller says nothing.
         ttl_seconds: Lifetime of an entry where the caller says nothing; None is for ever.
         echo_log: The namespace's log, or None where it is switched off.
+        verify: Check hits for contrasts where the caller says nothing.
         request: Identity of the request that is carried out, where it may come twice; a write
             that bears it is done once.
+        max_error: Share of wrong answers that is borne of an entry with feedback; None where
+            feedback changes nothing.
     """
 
     namespace: Namespace
@@ -90,6 +95,8 @@ class Scope:
     ttl_seconds: int | None
     echo_log: EchoLog | None
     request: str = ""
+    verify: bool = True
+    max_error: float | None = None
 
 
 class _Unset:
@@ -145,7 +152,14 @@ class Memory:
             path = log_file(self._folder, namespace.name)
             # One object a file, because each guards its file with a lock.
             echo_log = self._echo_logs.setdefault(path, EchoLog(path, config.echo_log_max_bytes))
-        return Scope(namespace, config.default_threshold, config.default_ttl_seconds, echo_log)
+        return Scope(
+            namespace,
+            config.default_threshold,
+            config.default_ttl_seconds,
+            echo_log,
+            verify=config.verify_hits,
+            max_error=config.max_error,
+        )
 
     def embedder(self) -> Embedder:
         """Returns the embedder, loading it at the first call.
@@ -179,6 +193,10 @@ class Memory:
     def is_loaded(self) -> bool:
         """Whether the model is loaded."""
         return self._embedder is not None
+
+    def now(self) -> float:
+        """Returns the time by the memory's clock, seconds since the epoch."""
+        return self._clock()
 
     def _embed_again(self, embedder: Embedder) -> None:
         """After a change of model, embeds what only another model has embedded, in the background."""
@@ -244,8 +262,11 @@ class Memory:
         nearest = near[0] if near else None
         low, high = NEAR_DUPLICATE
         in_band = nearest is not None and low <= nearest.similarity <= high
-        if skip_if_duplicate and nearest is not None and nearest.similarity >= low:
-            return Remembered(False, None, embedder.dimension, "near_duplicate" if in_band else "duplicate", nearest)
+        skipped = skip_if_duplicate and nearest is not None and nearest.similarity >= low
+        apart = verification.told(task, nearest.entry.task) if nearest and (in_band or skipped) else ()
+        if skipped:
+            warning: Literal["near_duplicate", "duplicate"] = "near_duplicate" if in_band else "duplicate"
+            return Remembered(False, None, embedder.dimension, warning, nearest, apart)
         entry = NewEntry(
             id=str(uuid.uuid4()),
             kind="memory",
@@ -258,7 +279,7 @@ class Memory:
         self.store.add(scope.namespace, entry, embedder.fingerprint, vector, request=scope.request)
         self._purge_soon(now)
         if in_band:
-            return Remembered(True, entry.id, embedder.dimension, "near_duplicate", nearest)
+            return Remembered(True, entry.id, embedder.dimension, "near_duplicate", nearest, apart)
         return Remembered(True, entry.id, embedder.dimension)
 
     def recall(
@@ -269,6 +290,7 @@ class Memory:
         threshold: float | None = None,
         top_k: int = 1,
         tags: Sequence[str] = (),
+        verify: bool | None = None,
     ) -> Recall:
         """Looks up the nearest remembered task.
 
@@ -276,23 +298,49 @@ class Memory:
             threshold: Least similarity of a hit, 0..1; None takes the scope's default.
             top_k: How many candidates to consider.
             tags: Only entries that bear at least one of them.
+            verify: Check that a near entry is no other task, see `verification`; None takes the scope's default.
 
         Raises:
             InvalidArgument: An argument is out of range.
         """
+        found = self.look_up(scope, task, threshold=threshold, top_k=top_k, tags=tags, verify=verify)
+        entry_id = found.best.entry.id if found.best else None
+        line = EchoLine(self._clock(), task, entry_id, found.similarity, found.hit, found.threshold, found.blocked)
+        self._note_recall(scope, line)
+        return found
+
+    def look_up(
+        self,
+        scope: Scope,
+        task: str,
+        *,
+        threshold: float | None = None,
+        top_k: int = 1,
+        tags: Sequence[str] = (),
+        verify: bool | None = None,
+    ) -> Recall:
+        """Returns what `recall` would, without being a recall: not logged and no part of the hit rate."""
         checked_text("task", task, MAX_TASK_CHARS)
         checked_top_k(top_k)
         tags = checked_tags(tags)
+        verify = scope.verify if verify is None else verify
         least = scope.threshold if threshold is None else checked_threshold(threshold)
         embedder = self.embedder()
         vector = self._vector(embedder, task)
         now = self._clock()
-        near = self.store.nearest(scope.namespace, CURATED, embedder.fingerprint, vector, top_k, now=now, tags=tags)
-        best = near[0] if near else None
-        similarity = best.similarity if best else 0.0
-        hit = best is not None and similarity >= least
-        self._note_recall(scope, EchoLine(now, task, best.entry.id if best else None, similarity, hit, least))
-        return Recall(hit, similarity, best, least)
+        # What keeps the nearest back may let the next through.
+        wanted = max(top_k, verification.CANDIDATES) if verify or scope.max_error is not None else top_k
+        near = self.store.nearest(scope.namespace, CURATED, embedder.fingerprint, vector, wanted, now=now, tags=tags)
+        if verify:
+            found = verification.verified(task, near, lambda one: self._learned_threshold(scope, one, least), least)
+        else:
+            served = next((one for one in near if one.similarity >= self._learned_threshold(scope, one, least)), None)
+            best = served or (near[0] if near else None)
+            found = Recall(served is not None, best.similarity if best else 0.0, best, least)
+        if found.hit or found.blocked or found.best is None:
+            return found
+        needed = self._learned_threshold(scope, found.best, least)
+        return replace(found, learned_threshold=needed) if needed > least else found
 
     def echo(self, scope: Scope, task: str, *, top_k: int = 5, tags: Sequence[str] = ()) -> Echoes:
         """Returns the nearest live entries; not logged and no part of the hit rate.
@@ -307,7 +355,8 @@ class Memory:
         vector = self._vector(embedder, task)
         now = self._clock()
         near = self.store.nearest(scope.namespace, SENSED, embedder.fingerprint, vector, top_k, now=now, tags=tags)
-        return Echoes(self.store.count(scope.namespace, SENSED, now), tuple(near))
+        apart = tuple(verification.told(task, one.entry.task) for one in near)
+        return Echoes(self.store.count(scope.namespace, SENSED, now), tuple(near), apart)
 
     def forget(self, scope: Scope, entry_id: str) -> bool:
         """Deletes an entry of the session's namespace, its text, and what the log says of it.
@@ -415,7 +464,11 @@ class Memory:
             found = self.store.nearest(scope.namespace, kinds, embedder.fingerprint, vector, most, now=now)
             return [near for near in found if near.similarity >= least]
 
-        return above(CURATED, scope.threshold, PROMPT_HITS), above(("episode",), EPISODE_THRESHOLD, PROMPT_EPISODES)
+        hits = above(CURATED, scope.threshold, verification.CANDIDATES)
+        if scope.verify:
+            hits = [near for near in hits if verification.answers(task, near)]
+        hits = [one for one in hits if one.similarity >= self._learned_threshold(scope, one, scope.threshold)]
+        return hits[:PROMPT_HITS], above(("episode",), EPISODE_THRESHOLD, PROMPT_EPISODES)
 
     # --- namespaces
 
@@ -497,6 +550,31 @@ class Memory:
             min_hits=min_hits,
             min_spread=min_spread,
         )
+
+    # --- feedback
+
+    def learned(self, scope: Scope, entry_id: str, least: float) -> Learned | None:
+        """Returns what feedback says of an entry, or None where nobody wants to know or said anything.
+
+        Args:
+            least: The caller's threshold, 0..1.
+        """
+        if scope.max_error is None:
+            return None
+        said = self.counted(scope, self.store.feedback(scope.namespace, entry_id))
+        return learned([(o.similarity, o.correct) for o in said], least, scope.max_error) if said else None
+
+    def counted(self, scope: Scope, said: Sequence[Observation]) -> list[Observation]:
+        """Returns the feedback that tells of what is served: measured by the model in use, and not kept back."""
+        if not said:
+            return []
+        fingerprint = self.embedder().fingerprint
+        return [one for one in said if one.fingerprint == fingerprint and not (scope.verify and one.kept_back)]
+
+    def _learned_threshold(self, scope: Scope, near: Near, least: float) -> float:
+        # Feedback only ever raises it.
+        found = self.learned(scope, near.entry.id, least) if near.similarity >= least else None
+        return least if found is None else found.threshold
 
     # --- what follows a call
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from subconscious_mcp import verification
 from subconscious_mcp.config import Config
 from subconscious_mcp.embedding import Embedder, shared
 from subconscious_mcp.errors import Closing, SubconsciousError
@@ -148,6 +149,7 @@ class SharedMemory:
         """Opens the memory before the first call needs it; what prevents it is logged."""
         try:
             self.get(config).embedder()
+            verification.warm()
         except SubconsciousError as error:
             log.error("%s", error)
         except Exception:

@@ -75,14 +75,77 @@ class Near:
     similarity: float
 
 
+ContrastKind = Literal[
+    "number",
+    "version",
+    "identifier",
+    "date",
+    "unit",
+    "quoted",
+    "path",
+    "flag",
+    "code",
+    "name",
+    "negation",
+    "antonym",
+    "direction",
+    "order",
+    "scope",
+    "modality",
+    "question",
+    "substitution",
+]
+"""What differs between two texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A difference in meaning.
+
+    Attributes:
+        kind: What differs; `date` is a date or a time of day, `question` what is asked (why, when), and
+            `substitution` a word in the place of another, of unknown relation.
+        query_value: As the query says it; empty where it says nothing.
+        stored_value: As the stored task says it; empty where it says nothing.
+        strength: 0..1, how much it speaks against the stored answer.
+    """
+
+    kind: ContrastKind
+    query_value: str
+    stored_value: str
+    strength: float
+
+    @property
+    def one_sided(self) -> bool:
+        """True where only one of the two mentions a value."""
+        return not (self.query_value and self.stored_value)
+
+    def __str__(self) -> str:
+        return f"{self.query_value or '-'} / {self.stored_value or '-'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The verdict of a recall. `best` is the nearest live entry, also on a miss."""
+    """The verdict of a recall.
+
+    Attributes:
+        best: What is served; on a miss the nearest live entry.
+        similarity: That of `best`, 0..1; 0.0 where there is none.
+        threshold: Least similarity of a hit that was asked for.
+        confidence: 0..1, probability that its answer answers the query; None where it was not checked.
+        contrasts: What tells the query and the task of `best` apart, the strongest first.
+        blocked: It is near enough, and yet a miss, because the check of contrasts does not trust it.
+        learned_threshold: On a miss, what `best` needs where feedback raised that above `threshold`.
+    """
 
     hit: bool
     similarity: float
     best: Near | None
     threshold: float
+    confidence: float | None = None
+    contrasts: tuple[Contrast, ...] = ()
+    blocked: bool = False
+    learned_threshold: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +177,7 @@ class Remembered:
         dimension: Length of the embedding.
         warning: `near_duplicate` (inside the band), `duplicate` (above it, skipped), or None.
         nearest: The neighbour that the warning is about.
+        contrasts: What tells the two tasks apart, the strongest first.
     """
 
     stored: bool
@@ -121,14 +185,20 @@ class Remembered:
     dimension: int
     warning: Literal["near_duplicate", "duplicate"] | None = None
     nearest: Near | None = None
+    contrasts: tuple[Contrast, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Echoes:
-    """What a ping sensed: how many live entries there are, and the nearest."""
+    """What a ping sensed: how many live entries there are, and the nearest.
+
+    Attributes:
+        contrasts: For each of `near`, what tells it from the query, the strongest first.
+    """
 
     count: int
     near: tuple[Near, ...]
+    contrasts: tuple[tuple[Contrast, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +220,11 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class DriftCandidate:
-    """An entry whose hits span a wide band of similarities across phrasings."""
+    """An entry whose hits span a wide band of similarities across phrasings.
+
+    Attributes:
+        contrasts: What tells the queries that it answered apart, the strongest first.
+    """
 
     entry_id: str
     task_text: str | None
@@ -160,6 +234,7 @@ class DriftCandidate:
     similarity_min: float
     similarity_max: float
     similarity_spread: float
+    contrasts: tuple[Contrast, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from subconscious_mcp import antonyms
 from subconscious_mcp.reading import Reading, Token
 from subconscious_mcp.stems import phrase_key, stem, words
 from subconscious_mcp.wording import Found
@@ -193,7 +194,8 @@ def swaps(query: Reading, stored: Reading) -> list[Found]:
         return []
     one, other = mine[moved[0]], mine[moved[1]]
     crossed = _name(one) == _name(theirs[moved[1]]) and _name(other) == _name(theirs[moved[0]])
-    if not crossed or one.slight or other.slight or _is_even(mine[moved[0] + 1 : moved[1]]):
+    little = (one.slight or other.slight) and not antonyms.opposed(one.stem, other.stem)  # the old, the new
+    if not crossed or little or _is_even(mine[moved[0] + 1 : moved[1]]):
         return []
     return [("order", f"{one.text} .. {other.text}", f"{other.text} .. {one.text}", 0.8)]
 
@@ -234,6 +236,7 @@ _ALONE = {
     "at most": 0.3,
     "all": 0.15,
     "one": 0.2,
+    "just one": 0.0,
     "some": 0.1,
 }
 """Strength of a scope that one side has alone. "All" is often left out; an exception never is."""
@@ -242,12 +245,15 @@ _CLASH = {
     frozenset(("all", "except")): 0.7,
     frozenset(("all", "some")): 0.5,
     frozenset(("all", "one")): 0.8,
+    frozenset(("all", "just one")): 0.8,
     frozenset(("all", "than")): 0.8,
     frozenset(("only", "except")): 0.9,
     frozenset(("at least", "at most")): 1.0,
 }
 
 
+_BOUNDS = frozenset(phrase_key(word) for word in words("under over above below beyond"))
+"""Words before a number that say what "more than" and "less than" do."""
 _MORE_THAN = (phrase_key("more_than"), phrase_key("less_than"))
 
 
@@ -263,7 +269,19 @@ def scopes(query: Reading, stored: Reading, near: int) -> list[Found]:
                 return [("scope", text, other_text, strength if near <= 4 else strength / 2)]
     found: list[Found] = [("scope", text, "", _ALONE[scope]) for scope, text in sorted(only_mine.items())]
     found += [("scope", "", text, _ALONE[scope]) for scope, text in sorted(only_theirs.items())]
-    return found
+    return [one for one in found if one[3]]
+
+
+def _points(before: list[Token]) -> bool:
+    """Tells whether a "one" behind these words stands for a thing: this one, which one."""
+    return bool(before) and before[-1].text.lower() in _POINTING
+
+
+_POINTING = words("this that which the each every another other any no only last next first")
+
+
+def _is_figure(tokens: list[Token]) -> bool:
+    return bool(tokens) and tokens[0].value is not None and tokens[0].value.kind == "number"
 
 
 def _scoped(reading: Reading) -> dict[str, str]:
@@ -277,8 +295,10 @@ def _scoped(reading: Reading) -> dict[str, str]:
             if scope == "all" and place + 1 < len(tokens) and tokens[place + 1].stem in _CLAUSES:
                 continue  # "All you need".
             scoped.setdefault(scope, token.text)
+        elif token.stem == "<numeral>" and token.text.lower() == "one" and not _points(tokens[:place]):
+            scoped.setdefault("just one", token.text)
         elif token.stem == "than" and place and tokens[place - 1].text.endswith(("er", "er,")):
             scoped.setdefault("than", f"{tokens[place - 1].text} than")
-        elif token.stem in _MORE_THAN:
+        elif token.stem in _MORE_THAN or (token.stem in _BOUNDS and _is_figure(tokens[place + 1 : place + 2])):
             scoped.setdefault("than", token.text)
     return scoped

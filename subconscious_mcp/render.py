@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from subconscious_mcp.records import DriftReport, Echoes, Near, Recall, Remembered, Stats
+from subconscious_mcp.records import Contrast, DriftReport, Echoes, Near, Recall, Remembered, Stats
 
 Payload = dict[str, Any]
 """JSON values only."""
@@ -13,6 +14,8 @@ WHOLE = 1 << 62
 """A bound that cuts nothing."""
 
 MAX_CANDIDATES = 100
+MAX_CONTRASTS = 5
+"""Of one drift candidate."""
 
 
 def bounded(text: str, most: int) -> str:
@@ -23,9 +26,9 @@ def bounded(text: str, most: int) -> str:
 
 
 def recall_payload(found: Recall, *, most_answer: int = WHOLE, most_task: int = WHOLE) -> Payload:
-    """Returns a recall as its tool does; a miss holds nothing of the nearest entry but its similarity."""
+    """Returns a recall as its tool does; a miss holds no answer, and no more of the nearest than the check tells."""
     entry = found.best.entry if found.best is not None and found.hit else None
-    return {
+    payload: Payload = {
         "hit": found.hit,
         "similarity": found.similarity,
         "answer": bounded(entry.answer, most_answer) if entry else None,
@@ -34,6 +37,21 @@ def recall_payload(found: Recall, *, most_answer: int = WHOLE, most_task: int = 
         "stored_at": entry.created_at if entry else None,
         "tags": list(entry.tags) if entry else [],
     }
+    if found.confidence is not None:
+        payload["confidence"] = round(found.confidence, 4)
+    if found.learned_threshold is not None:
+        payload["learned_threshold"] = found.learned_threshold
+    if found.blocked and found.best is not None:
+        payload["blocked"] = {
+            "entry_id": found.best.entry.id,
+            "task_text": bounded(found.best.entry.task, most_task),
+            "contrasts": _contrasts(found.contrasts),
+        }
+    return payload
+
+
+def _contrasts(found: Sequence[Contrast]) -> list[Payload]:
+    return [{"kind": c.kind, "query": c.query_value, "stored": c.stored_value} for c in found]
 
 
 def remember_payload(done: Remembered, *, most_task: int = WHOLE) -> Payload:
@@ -46,15 +64,19 @@ def remember_payload(done: Remembered, *, most_task: int = WHOLE) -> Payload:
             "nearest_similarity": done.nearest.similarity,
             "nearest_entry_id": done.nearest.entry.id,
         }
+        if done.contrasts:
+            # Two tasks, then, and not one told again.
+            payload["nearest_contrasts"] = _contrasts(done.contrasts)
     return payload
 
 
 def echo_payload(echoes: Echoes, *, most_task: int = WHOLE) -> Payload:
     """Returns an echo as its tool does."""
-    return {"count": echoes.count, "echoes": [_one_echo(near, most_task) for near in echoes.near]}
+    pairs = zip(echoes.near, echoes.contrasts, strict=True)
+    return {"count": echoes.count, "echoes": [_one_echo(near, apart, most_task) for near, apart in pairs]}
 
 
-def _one_echo(near: Near, most: int) -> Payload:
+def _one_echo(near: Near, contrasts: Sequence[Contrast], most: int) -> Payload:
     return {
         "entry_id": near.entry.id,
         "similarity": near.similarity,
@@ -62,6 +84,7 @@ def _one_echo(near: Near, most: int) -> Payload:
         "stored_at": near.entry.created_at,
         "tags": list(near.entry.tags),
         "kind": near.entry.kind,
+        "contrasts": _contrasts(contrasts),
     }
 
 
@@ -81,6 +104,10 @@ def drift_payload(found: DriftReport, *, most_task: int = WHOLE, most: int = WHO
                 "similarity_min": c.similarity_min,
                 "similarity_max": c.similarity_max,
                 "similarity_spread": c.similarity_spread,
+                "contrasts": [
+                    {"kind": told.kind, "one": told.query_value, "other": told.stored_value}
+                    for told in c.contrasts[:MAX_CONTRASTS]
+                ],
             }
             for c in shown
         ],

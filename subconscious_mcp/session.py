@@ -15,6 +15,7 @@ from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.namespaces import Derived
 from subconscious_mcp.render import Payload
 from subconscious_mcp.toolsets.cache import cache_tools
+from subconscious_mcp.toolsets.feedback import feedback_tools
 from subconscious_mcp.toolsets.tool import Tool
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class Session:
         self._memory = memory
         self._scope: Scope | None = None
         self._lock = threading.Lock()
-        self.tools: dict[str, Tool] = {tool.name: tool for tool in cache_tools(config)}
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in (*cache_tools(config), *feedback_tools(config))}
 
     def descriptions(self) -> list[dict[str, Any]]:
         """Returns the tools as `tools/list` shows them."""

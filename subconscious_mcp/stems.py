@@ -211,6 +211,8 @@ _TAILS = words(
 
 def akin(one: str, other: str) -> bool:
     """Tells whether two stems look like forms of one word: deploy and deployment, a word and its typing error."""
+    if _figures(one) != _figures(other):
+        return False  # E1042, E1024
     shorter = min(len(one), len(other))
     common = 0
     while common < shorter and one[common] == other[common]:
@@ -219,6 +221,10 @@ def akin(one: str, other: str) -> bool:
     if common >= 3 and rest in _TAILS and other_rest in _TAILS:
         return True
     return common > 0 and shorter >= 4 and len(one) + len(other) >= 10 and _slip(rest, other_rest)
+
+
+def _figures(stem: str) -> str:
+    return "" if stem.isalpha() else "".join(letter for letter in stem if letter.isdigit())
 
 
 def _slip(one: str, other: str) -> bool:

@@ -15,7 +15,7 @@ from subconscious_mcp.render import Payload
 def print_recall(console: Console, found: Payload, threshold: float) -> None:
     """Prints a recall: the answer on a hit, on a miss how near the nearest entry was."""
     if found["hit"]:
-        verdict = f"  similarity {found['similarity']:.4f}  {when(found['stored_at'])}"
+        verdict = f"  similarity {found['similarity']:.4f}{_confidence(found)}  {when(found['stored_at'])}"
         console.print(Text.assemble(("hit", "bold green"), verdict))
         console.print(Text.assemble(("task    ", "dim"), one_line(found["task_text"])))
         if found["tags"]:
@@ -23,8 +23,25 @@ def print_recall(console: Console, found: Payload, threshold: float) -> None:
         console.print(Text.assemble(("entry   ", "dim"), found["entry_id"]))
         console.print(Text(found["answer"]))
         return
-    how_near = f"  nearest similarity {found['similarity']:.4f}, needed {threshold:.2f}"
+    if "blocked" in found:
+        blocked = found["blocked"]
+        how_near = f"  similarity {found['similarity']:.4f}{_confidence(found)}: another task"
+        console.print(Text.assemble(("blocked", "bold yellow"), how_near))
+        console.print(Text.assemble(("task    ", "dim"), one_line(blocked["task_text"])))
+        for contrast in blocked["contrasts"]:
+            values = one_line(f"{contrast['query'] or '-'} / {contrast['stored'] or '-'}")
+            console.print(Text.assemble(("differs ", "dim"), contrast["kind"], "  ", values))
+        console.print(Text.assemble(("entry   ", "dim"), blocked["entry_id"]))
+        return
+    needed = f"needed {threshold:.2f}"
+    if "learned_threshold" in found:
+        needed = f"needed {found['learned_threshold']:.4f} by feedback"
+    how_near = f"  nearest similarity {found['similarity']:.4f}, {needed}"
     console.print(Text.assemble(("miss", "bold yellow"), how_near))
+
+
+def _confidence(found: Payload) -> str:
+    return f", confidence {found['confidence']:.2f}" if "confidence" in found else ""
 
 
 def print_remembered(console: Console, done: Payload) -> None:
@@ -37,17 +54,25 @@ def print_remembered(console: Console, done: Payload) -> None:
         near = f"similarity {done['nearest_similarity']:.4f}  {done['nearest_entry_id']}  "
         warning = done["warning"].replace("_", " ") + "  "
         console.print(Text.assemble((warning, "yellow"), near, one_line(done["nearest_task"])))
+        if "nearest_contrasts" in done:
+            apart = _values([(c["query"], c["stored"]) for c in done["nearest_contrasts"]])
+            console.print(Text.assemble(("differs         ", "yellow"), apart))
+
+
+def _values(pairs: Sequence[tuple[str, str]]) -> Text:
+    return one_line(", ".join(f"{one or '-'} / {other or '-'}" for one, other in pairs))
 
 
 def print_echoes(console: Console, echoes: Payload) -> None:
     """Prints the nearest entries as a table."""
-    table = plain_table("similarity", "kind", "stored", "task", "tags", "entry")
+    table = plain_table("similarity", "kind", "stored", "task", "differs", "tags", "entry")
     for near in echoes["echoes"]:
         table.add_row(
             f"{near['similarity']:.4f}",
             near["kind"],
             when(near["stored_at"]),
             one_line(near["task_text"]),
+            _values([(c["query"], c["stored"]) for c in near["contrasts"]]),
             Text(", ".join(near["tags"])),
             near["entry_id"],
         )
@@ -58,7 +83,7 @@ def print_echoes(console: Console, echoes: Payload) -> None:
 def print_drift(console: Console, found: Payload) -> None:
     """Prints entries that answer too broad a family of queries."""
     if found["candidates"]:
-        table = plain_table("spread", "from", "to", "hits", "phrasings", "task", "entry")
+        table = plain_table("spread", "from", "to", "hits", "phrasings", "differing", "task", "entry")
         for c in found["candidates"]:
             table.add_row(
                 f"{c['similarity_spread']:.4f}",
@@ -66,6 +91,7 @@ def print_drift(console: Console, found: Payload) -> None:
                 f"{c['similarity_max']:.4f}",
                 str(c["hits"]),
                 str(c["distinct_queries"]),
+                _values([(told["one"], told["other"]) for told in c["contrasts"]]),
                 one_line(c["task_text"]) if c["still_stored"] else "(no longer stored)",
                 c["entry_id"],
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from subconscious_mcp import render
+from subconscious_mcp import learning, learning_payloads, render, tuning
 from subconscious_mcp.errors import InvalidArgument
 from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.render import Payload
@@ -38,6 +38,22 @@ def _stats(memory: Memory, scope: Scope, values: Values) -> Payload:
 
 def _drift(memory: Memory, scope: Scope, values: Values) -> Payload:
     return render.drift_payload(memory.drift_report(scope, **values))
+
+
+def _feedback(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return learning_payloads.noted_payload(learning.give(memory, scope, **values))
+
+
+def _exported_feedback(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return {"observations": [learning_payloads.observation_payload(one) for one in learning.exported(memory, scope)]}
+
+
+def _explain(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return learning_payloads.explanation_payload(learning.explain(memory, scope, **values))
+
+
+def _tune(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return learning_payloads.advice_payload(tuning.tune(memory, scope, **values))
 
 
 def _near(memory: Memory, scope: Scope, values: Values) -> Payload:
@@ -71,6 +87,10 @@ VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
     "forget": _forget,
     "stats": _stats,
     "drift": _drift,
+    "feedback": _feedback,
+    "export feedback": _exported_feedback,
+    "explain": _explain,
+    "tune": _tune,
     "near": _near,
 }
 OF_ALL_NAMESPACES: dict[str, Callable[[Memory, Values], Payload]] = {

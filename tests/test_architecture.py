@@ -53,6 +53,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "store",
             "logs",
             "wire",
+            "verification",
         }
     ),
     frozenset({"inbox", "injected_files", "echo_log", "local_store", "settings_file", "hook_clients"}),
@@ -61,6 +62,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "render",
+            "learning_payloads",
+            "tuning_plot",
             "verbs",
             "tables",
             "terminal",
@@ -79,6 +82,7 @@ ENGINES = {
     "chromadb": {"vectors"},
     # The inbox is a file of its own that hooks write; importing `database` would cost them numpy.
     "sqlite3": {"database", "inbox"},
+    "_sqlite3": {"inbox"},
     "onnxruntime": {"embedding"},
     "tokenizers": {"embedding"},
     "huggingface_hub": {"model_sources"},

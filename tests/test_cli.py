@@ -50,6 +50,7 @@ def test_the_verbs_follow_one_entry_through_its_life(run) -> None:
         "entry_id": stored["entry_id"],
         "stored_at": found["stored_at"],
         "tags": ["ops"],
+        "confidence": 1.0,
     }
     code, out, _ = run("echo", TASK, "--json")
     assert code == 0 and json.loads(out)["echoes"][0]["kind"] == "memory"
@@ -93,11 +94,24 @@ def test_an_answer_is_read_from_standard_input(run, monkeypatch: pytest.MonkeyPa
 
 def test_drift_is_shown_as_a_table(run) -> None:
     run("remember", "alpha beta gamma delta epsilon zeta eta theta", "x")
-    run("recall", "alpha beta gamma delta epsilon zeta eta", "--threshold", "0.5")
-    run("recall", "alpha beta gamma delta", "--threshold", "0.5")
-    run("recall", "alpha beta gamma delta iota", "--threshold", "0.5")
+    run("recall", "alpha beta gamma delta epsilon zeta eta", "--threshold", "0.5", "--no-verify")
+    run("recall", "alpha beta gamma delta", "--threshold", "0.5", "--no-verify")
+    run("recall", "alpha beta gamma delta iota", "--threshold", "0.5", "--no-verify")
     _, out, _ = run("drift")
     assert "1 candidates" in out and "alpha beta gamma" in out
+
+
+def test_a_task_that_differs_is_shown_with_what_differs(run) -> None:
+    run("remember", "enable the query cache of the orders database on staging", "SET GLOBAL query_cache_type = 1")
+    other = "disable the query cache of the orders database on staging"
+    code, out, _ = run("recall", other)
+    assert code == 1 and out.startswith("blocked  similarity 0.9")
+    assert "another task" in out and "antonym  disable / enable" in out and "SET GLOBAL" not in out
+    assert run("recall", other, "--no-verify")[0] == 0
+    assert "disable / enable" in run("echo", other)[1]
+    _, out, _ = run("remember", other, "SET GLOBAL query_cache_type = 0")
+    assert "near duplicate" in out and "disable / enable" in out
+    assert run("recall", other, "--json")[0] == 0
 
 
 def test_errors_are_one_line_with_a_fitting_exit_code(run, monkeypatch: pytest.MonkeyPatch) -> None:

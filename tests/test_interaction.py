@@ -147,7 +147,13 @@ _TEXT = {"type": "string"}
 SCHEMAS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "recall": (
         ["task"],
-        {"task": _TEXT, "threshold": _SHARE | {"default": 0.85}, "top_k": _TOP_K | {"default": 1}, "tags": _TEXTS},
+        {
+            "task": _TEXT,
+            "threshold": _SHARE | {"default": 0.85},
+            "top_k": _TOP_K | {"default": 1},
+            "tags": _TEXTS,
+            "verify": {"type": "boolean", "default": True},
+        },
     ),
     "remember": (
         ["task", "answer"],
@@ -276,6 +282,7 @@ def test_remember_recall_miss_echo_forget(agent: Agent) -> None:
     stored_at = hit.pop("stored_at")
     similarity = hit.pop("similarity")
     assert 0.85 <= similarity < 1.0
+    assert 0.8 < hit.pop("confidence") <= 1.0
     assert stored_at == pytest.approx(stored(agent.folder, entry_id)["created_at"])
     assert hit == {
         "hit": True,
@@ -287,6 +294,7 @@ def test_remember_recall_miss_echo_forget(agent: Agent) -> None:
 
     miss = agent.call("recall", {"task": FAR}).payload
     assert 0.0 <= miss.pop("similarity") < 0.5
+    assert 0.0 <= miss.pop("confidence") < 0.8
     assert miss == {
         "hit": False,
         "answer": None,
@@ -306,6 +314,7 @@ def test_remember_recall_miss_echo_forget(agent: Agent) -> None:
             "stored_at": stored_at,
             "tags": ["sales", "north"],
             "kind": "memory",
+            "contrasts": [],
         }
     ]
 
@@ -374,7 +383,7 @@ def test_an_entry_is_gone_when_its_time_is_over(start: Start) -> None:
 def test_drift_is_reported(agent: Agent) -> None:
     entry_id = remember(agent, TASK)
     for task in (TASK, PARAPHRASE, NEAR, NEAR.replace("spreadsheet", "slideshow")):
-        assert agent.call("recall", {"task": task, "threshold": 0.5}).payload["entry_id"] == entry_id
+        assert agent.call("recall", {"task": task, "threshold": 0.5, "verify": False}).payload["entry_id"] == entry_id
     report = agent.call("drift_report", {"min_spread": 0.05}).payload
     assert set(report) == {"analyzed_recalls", "entries_with_hits", "candidates"}
     assert report["analyzed_recalls"] >= 4
@@ -390,10 +399,27 @@ def test_drift_is_reported(agent: Agent) -> None:
         "similarity_min",
         "similarity_max",
         "similarity_spread",
+        "contrasts",
     }
     assert agent.call("drift_report", {"min_hits": 5}).payload["candidates"] == []
     agent.call("forget", {"entry_id": entry_id})
     assert entry_id not in agent.call("drift_report", {}).text
+
+
+def test_a_near_task_that_differs_is_blocked_and_named(agent: Agent) -> None:
+    task = "Enable the nightly backup of the invoice archive"
+    other = "Disable the nightly backup of the invoice archive"
+    entry_id = remember(agent, task, "systemctl enable backup.timer")
+    contrasts = [{"kind": "antonym", "query": "Disable", "stored": "Enable"}]
+    found = agent.call("recall", {"task": other}).payload
+    assert found["hit"] is False and found["answer"] is None and found["similarity"] >= 0.85
+    assert found["confidence"] < 0.5
+    assert found["blocked"] == {"entry_id": entry_id, "task_text": task, "contrasts": contrasts}
+    assert agent.call("recall", {"task": other, "verify": False}).payload["hit"] is True
+    assert agent.call("echo", {"task": other, "top_k": 1}).payload["echoes"][0]["contrasts"] == contrasts
+    warned = agent.call("remember", {"task": other, "answer": "systemctl disable backup.timer"}).payload
+    assert warned["stored"] and warned.get("nearest_contrasts", contrasts) == contrasts
+    assert agent.call("recall", {"task": other}).payload["answer"] == "systemctl disable backup.timer"
 
 
 @pytest.mark.parametrize("way", ["pipes, early", "process, early"])
@@ -534,10 +560,10 @@ ONE_LINE: list[tuple[str, dict[str, Any], str]] = [
     ("recall", {"task": "x", "treshold": SECRET}, "There is no argument 'treshold'. Did you mean threshold?"),
     (
         "recall",
-        {"task": "x", "verbosity": SECRET},
-        "There is no argument 'verbosity'. This tool takes task, threshold, top_k, tags.",
+        {"task": "x", "loudness": SECRET},
+        "There is no argument 'loudness'. This tool takes task, threshold, top_k, tags, verify.",
     ),
-    ("stats", {"verbosity": SECRET}, "There is no argument 'verbosity'. This tool takes no arguments."),
+    ("stats", {"loudness": SECRET}, "There is no argument 'loudness'. This tool takes no arguments."),
     (
         "recal",
         {"task": SECRET},

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from subconscious_mcp import render, tables
 from subconscious_mcp.records import (
-    CURATED,
+    Contrast,
     DriftCandidate,
     DriftReport,
     Echoes,
@@ -21,7 +21,7 @@ from subconscious_mcp.records import (
     Stats,
 )
 
-ENTRY = Entry(1, "an-id", CURATED, "a task of some length", "an answer of some length", 12.5, None, ("a", "b"))
+ENTRY = Entry(1, "an-id", "memory", "a task of some length", "an answer of some length", 12.5, None, ("a", "b"))
 NEAR = Near(ENTRY, 0.9)
 CUT = "… [cut: "
 
@@ -71,6 +71,14 @@ def test_a_hit_shows_its_entry_and_a_miss_nothing_of_the_nearest() -> None:
         }
 
 
+def test_a_blocked_recall_names_the_other_task_and_no_answer() -> None:
+    apart = (Contrast("antonym", "disable", "enable", 1.0), Contrast("flag", "", "-r", 0.9))
+    payload = render.recall_payload(Recall(False, 0.97, NEAR, 0.85, 0.02, apart, blocked=True), most_task=1)
+    assert payload["blocked"]["task_text"].startswith(f"a{CUT}") and payload["confidence"] == 0.02
+    assert payload["blocked"]["contrasts"][1] == {"kind": "flag", "query": "", "stored": "-r"}
+    assert ENTRY.answer not in str(payload)
+
+
 def test_a_warning_names_the_neighbour() -> None:
     plain = render.remember_payload(Remembered(True, "new", 384))
     assert plain == {"stored": True, "entry_id": "new", "embedding_dim": 384}
@@ -81,10 +89,12 @@ def test_a_warning_names_the_neighbour() -> None:
 
 
 def test_echoes_show_tasks_and_no_answers() -> None:
-    payload = render.echo_payload(Echoes(7, (NEAR,)), most_task=1)
+    payload = render.echo_payload(Echoes(7, (NEAR,), ((Contrast("flag", "-r", "", 0.9),),)), most_task=1)
     assert payload["count"] == 7
     assert payload["echoes"][0]["task_text"].startswith(f"a{CUT}")
+    assert payload["echoes"][0]["contrasts"] == [{"kind": "flag", "query": "-r", "stored": ""}]
     assert ENTRY.answer not in str(payload)
+    assert "-r / -" in printed(tables.print_echoes, payload)
 
 
 def test_a_long_drift_report_says_what_it_leaves_out() -> None:

@@ -26,12 +26,16 @@ def cache_tools(config: Config) -> tuple[Tool, ...]:
             "recall",
             "Recall an answer",
             "Look up whether a task like this was done before. On a hit, returns the stored answer; on a miss,"
-            " `similarity` tells how close the nearest remembered task was. Call it before starting non-trivial work.",
+            " `similarity` tells how close the nearest remembered task was, and `blocked` names a task that is near but"
+            " differs (enable / disable). Call it before starting non-trivial work.",
             (
                 parameters.text("task", "The task to look up, in your own words."),
                 parameters.share("threshold", "Least cosine similarity of a hit.", config.default_threshold),
                 parameters.whole("top_k", "How many candidates to consider.", 1, MAX_TOP_K, 1),
                 parameters.texts("tags", _TAGS),
+                parameters.flag(
+                    "verify", "Keep back an answer whose task contrasts with this one.", default=config.verify_hits
+                ),
             ),
             _recall,
             reads_only=True,

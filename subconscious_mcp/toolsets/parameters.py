@@ -66,9 +66,9 @@ def share(name: str, about: str, default: float) -> Parameter:
     return Parameter(name, about, schema, "a number from 0 to 1", _read_share)
 
 
-def flag(name: str, about: str) -> Parameter:
-    """An optional yes or no, no by default."""
-    return Parameter(name, about, {"type": "boolean", "default": False}, "true or false", _read_flag)
+def flag(name: str, about: str, default: bool = False) -> Parameter:
+    """An optional yes or no."""
+    return Parameter(name, about, {"type": "boolean", "default": default}, "true or false", _read_flag)
 
 
 def yes_or_no(name: str, about: str) -> Parameter:
