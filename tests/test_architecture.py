@@ -83,7 +83,6 @@ ENGINES = {
     # The inbox is a file of its own that hooks write; importing `database` would cost them numpy.
     "sqlite3": {"database", "inbox"},
     "_sqlite3": {"inbox"},
-    "_sqlite3": {"inbox"},
     "onnxruntime": {"embedding"},
     "tokenizers": {"embedding"},
     "huggingface_hub": {"model_sources"},
