@@ -197,6 +197,8 @@ def _verdict(scope: Scope, found: Explanation, similarity: float | None, judgeme
         return "not served: its time is over"
     if similarity is None:
         return "not served: it is being embedded again for the model in use"
+    if found.needed > 1:
+        return "not served: its answer was wrong for its own task"
     if similarity < found.needed:
         which = "the threshold" if found.needed <= found.threshold else "the learned threshold"
         return f"not served: {similarity:.4f} is below {which}, {found.needed:.4f}"

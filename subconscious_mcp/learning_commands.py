@@ -68,7 +68,10 @@ def _feedback(arguments: argparse.Namespace) -> int:
 def _noted(payload: Payload, namespace: str) -> str:
     if not payload["noted"]:
         return _unknown(namespace)
-    needs = f", served from {payload['learned_threshold']:.4f} on" if "learned_threshold" in payload else ""
+    needs = ""
+    if "learned_threshold" in payload:
+        needed = payload["learned_threshold"]
+        needs = f", served from {needed:.4f} on" if needed <= 1 else ", not served any more"
     verdict = "right" if payload["correct"] else "wrong"
     kept_back = ", which the check keeps back" if payload["kept_back"] else ""
     return (

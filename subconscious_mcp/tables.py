@@ -36,6 +36,8 @@ def print_recall(console: Console, found: Payload, threshold: float) -> None:
     needed = f"needed {threshold:.2f}"
     if "learned_threshold" in found:
         needed = f"needed {found['learned_threshold']:.4f} by feedback"
+        if found["learned_threshold"] > 1:
+            needed = "its answer was wrong for its own task"
     how_near = f"  nearest similarity {found['similarity']:.4f}, {needed}"
     console.print(Text.assemble(("miss", "bold yellow"), how_near))
 

@@ -379,12 +379,27 @@ def test_the_commands_follow_feedback_through_its_life(run, monkeypatch: pytest.
     found = json.loads(out)
     assert found["query"]["verdict"] == "served" and found["query"]["served_entry_id"] == entry_id
     assert found["needed"] == found["learned_threshold"] and found["max_error"] == 0.05
+    code, out, _ = run("feedback", entry_id, TASK, "--wrong")
+    assert code == 0 and out.rstrip().endswith("not served any more)")
+    assert "its answer was wrong for its own task" in run("recall", TASK)[1]
+    code, out, _ = run("explain", entry_id, "--query", TASK)
+    assert "not served at any" in out and "not served: its answer was wrong for its own task" in out
     assert run("forget", entry_id)[0] == 0
     assert run("feedback", "--export")[:2] == (0, "")
     assert run("feedback", entry_id, NEAR, "--wrong")[0] == 1
     code, out, _ = run("explain", entry_id)
     assert code == 1 and "no such entry in namespace" in out
     assert json.loads(run("explain", entry_id, "--json")[1]) == {"found": False}
+
+
+def test_what_is_served_instead_is_named(run) -> None:
+    first, second = (
+        json.loads(run("remember", task, "x", "--json")[1])["entry_id"] for task in (TASK, "revoke the keys")
+    )
+    code, out, _ = run("explain", first, "--query", NEAR)
+    assert code == 0 and "served instead" not in out
+    _, out, _ = run("explain", second, "--query", TASK)
+    assert "not served: another entry is nearer" in out and re.search(rf"served instead +{first}", out)
 
 
 def test_an_entry_with_marks_is_shown_as_text(run) -> None:
