@@ -178,6 +178,8 @@ _ON_NEXT_LINE = (
     r"(?=[\"'][^\"'\n]+[\"'][ \t]*(?:[,;)}\"'\n\r]|\Z))"
 )
 _BLOCK = r"(?:![\w!]+[ \t]+)?[|>][+-]?[0-9]?[+-]?[ \t]*(?:#[^\n]*)?\r?\n"
+_BLOCK_FIRST, _NEXT_LINE_FIRST = ("!", "|", ">"), (" ", "\t", "\r", "\n", "(")
+"""What those begin with."""
 _TYPED = (
     r"(?:&(?:'\w+ )?)?[A-Za-z_][\w.:]{0,60}(?:[\[<][^\]>\n\"']{0,40}[\]>])?\??(?:[ \t]*\|[ \t]*\w{1,40}){0,5}"
     r"[ \t]*=[ \t]*(?=[\"'])"
@@ -283,7 +285,7 @@ def _place_of(text: str, found: re.Match[str]) -> tuple[_Place, int]:
 
 def _is_in_chain(before: str) -> bool:
     """Returns whether a name with a colon is a part of a longer one: `arn:aws:...:secret:name`, `${NAME:?text}`."""
-    return before.endswith("${") or (before.endswith(":") and has(r"\barn:\S*:$", before))
+    return before.endswith("${") or (before.endswith(":") and "arn:" in before and has(r"\barn:\S*:$", before))
 
 
 def _doubted(grade: str, name: str, sign: str) -> str:
@@ -318,7 +320,9 @@ def _value(text: str, start: int, place: _Place) -> Iterator[Span]:
         if text.startswith("</", end) and tells(text[start:end], place.grade):
             yield start, end
         return
-    if place.sign == ":" and (block := compiled(_BLOCK).match(text, start)) is not None:
+    # Of many places most are ruled out by one character: a pattern costs ten times as much to ask.
+    first = text[start : start + 1]
+    if place.sign == ":" and first in _BLOCK_FIRST and (block := compiled(_BLOCK).match(text, start)) is not None:
         yield from _indented(text, block.end(), place.origin) if place.grade != MAYBE else ()
         return
     start = _behind_type(text, start, place.sign)
@@ -332,9 +336,9 @@ def _value(text: str, start: int, place: _Place) -> Iterator[Span]:
         line = compiled(rf"[^\n{around[0][0] if around is not None else ''}]*")
         limit = len(text) if place.grade == COOKIE else start + NEAR
         end = line.match(text, start, limit).end()  # type: ignore[union-attr]
-        for first, last in _parts(text, start, end, place):
+        for begin, last in _parts(text, start, end, place):
             # Only of a secret the whole line is looked at: many lines may be one.
-            yield first, line.match(text, last).end() if last >= limit else last  # type: ignore[union-attr]
+            yield begin, line.match(text, last).end() if last >= limit else last  # type: ignore[union-attr]
     elif text.startswith("[", start) and (end := text.find("]", start, start + FAR)) >= 0:
         for quoted in compiled(_QUOTED).finditer(text, start, end):
             if is_random(quoted[quoted.lastindex or 0]):
@@ -346,14 +350,17 @@ def _value(text: str, start: int, place: _Place) -> Iterator[Span]:
 def _behind_type(text: str, start: int, sign: str) -> int:
     """Returns where a value begins behind its YAML tag, its type, or the end of a line."""
     if sign == ":":
-        tag = compiled(r"(?:(?:&|!!)\w+[ \t]+(?!=))+").match(text, start)
-        start = tag.end() if tag is not None else start
+        if text.startswith(("&", "!!"), start):
+            tag = compiled(r"(?:(?:&|!!)\w+[ \t]+(?!=))+").match(text, start)
+            start = tag.end() if tag is not None else start
         # The pattern tries many ways to split a word; without its one plain sign there is none.
         typed = compiled(_TYPED).match(text, start) if text.find("=", start, start + FAR) >= 0 else None
         if typed is not None:
             return typed.end()
-    opening = compiled(_ON_NEXT_LINE).match(text, start) if sign in ("=", ":") else None
-    return opening.end() if opening is not None else start
+    if sign in ("=", ":") and text[start : start + 1] in _NEXT_LINE_FIRST:
+        opening = compiled(_ON_NEXT_LINE).match(text, start)
+        return opening.end() if opening is not None else start
+    return start
 
 
 def _quoted(text: str, quoted: re.Match[str], place: _Place) -> Iterator[Span]:
