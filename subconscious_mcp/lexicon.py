@@ -808,6 +808,11 @@ def product_names() -> frozenset[str]:
     return frozenset(name for name, places in _groups().items() if any(group in _PRODUCT_GROUPS for group, _ in places))
 
 
+def is_place(name: str) -> bool:
+    """Tells whether a stem is the name of a country or a city."""
+    return any(group in ("country", "city") for group, _ in memberships(name))
+
+
 def is_product(name: str) -> bool:
     """Tells whether a stem is the name of a product."""
     return name in product_names()

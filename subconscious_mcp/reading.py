@@ -178,6 +178,8 @@ class _Reader:
             proper = len(text) > 1 and text[1:2].isupper()
         if text == "Go" and not self._begins():
             resolved = ("golang",)
+        elif text == "US":
+            resolved = ("usa",)  # not "us"
         for number, word in enumerate(resolved):
             if word in _CLOCKS:
                 value = Value("date", text, (("clock", (_CLOCKS[word],)),), place)

@@ -296,7 +296,8 @@ def _name(token: Token) -> str:
 
 
 def _is_name(token: Token) -> bool:
-    return not token.slight and (token.proper or lexicon.is_product(token.stem))
+    named = token.proper or lexicon.is_product(token.stem) or lexicon.is_place(token.stem)
+    return named and not token.slight
 
 
 def _denied(token: Token) -> str:
