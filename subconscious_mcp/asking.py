@@ -64,7 +64,7 @@ _STRONG = frozenset({"why", "when", "where", "who"}) | frozenset(_MANY.values())
 
 def compare(query: Reading, stored: Reading) -> list[Found]:
     """Returns contrasts of modality (should we, do, is it so) and of the question that is asked."""
-    one, other = form(query.spoken), form(stored.spoken)
+    one, other = asked(query), asked(stored)
     if one == other:
         return []
     pair = frozenset((one, other))
@@ -89,9 +89,9 @@ def tells_trouble(query: Reading, stored: Reading) -> bool:
 
 def _troubled(reading: Reading) -> str:
     """As `form`; a plea for help with what does not work is a statement, "I need to find it" is `wanted`."""
-    asked = form(reading.spoken)
-    if asked != "do":
-        return asked
+    found = asked(reading)
+    if found != "do":
+        return found
     opening = reading.spoken[:4]
     if "help" in opening and "not" in reading.spoken:
         return "say"
@@ -113,6 +113,13 @@ def _is_open(reading: Reading) -> bool:
     """Tells whether what looks like a task is a question of a form that is not known ("on Sundays, is it open?")."""
     polite = reading.spoken[:2] and reading.spoken[0] in _REQUESTS and reading.spoken[1:2] == ["you"]
     return reading.text.rstrip().endswith("?") and not polite
+
+
+def asked(reading: Reading) -> str:
+    """As `form`, looked for once."""
+    if reading.asked is None:
+        reading.asked = form(reading.spoken)
+    return reading.asked
 
 
 def form(spoken: list[str]) -> str:

@@ -212,7 +212,7 @@ def _worded(comparison: Comparison) -> list[float]:
         math.log1p(max(min(query - query_alone, stored - stored_alone) - lacking, 0.0)),
         1.0 / (1.0 + min(query, stored)),
         abs(math.log(lengths[0] / lengths[1])),
-        float(asking.form(comparison.query.spoken) != asking.form(comparison.stored.spoken)),
+        float(asking.asked(comparison.query) != asking.asked(comparison.stored)),
         float(not comparison.english),
         float(comparison.cut),
     ]

@@ -50,15 +50,17 @@ class Reading:
         tokens: Words, values and stops in order.
         spoken: The words as they stand, in lower case, contractions resolved: for the form of the question.
         english: Its words can be compared; elsewhere only its values are.
+        asked: What it asks for, once `asking` has found out.
     """
 
-    __slots__ = ("english", "spoken", "text", "tokens")
+    __slots__ = ("asked", "english", "spoken", "text", "tokens")
 
     def __init__(self, text: str, tokens: list[Token], spoken: list[str], english: bool) -> None:
         self.text = text
         self.tokens = tokens
         self.spoken = spoken
         self.english = english
+        self.asked: str | None = None
 
 
 _STRANGE = str.maketrans(

@@ -86,8 +86,11 @@ def main() -> None:
             "calibration": calibration({**held, "own_pairs": own}),
             "own_pairs": {"pairs": len(own), **pair_curve(own), "kinds": by_kind(own, [row["kind"] for row in rows])},
             "intents": {one.name: benchmark(one, embedded) for one in sets},
-            "drift": {one.name: drift(one, embedded) for one in sets},
-            "latency_ms": latency(own, held["banking77"] + held["clinc150"]),
+            "drift": {name: drift(stream, embedded) for name, stream in streams(sets, rows).items()},
+            "latency_ms": {
+                **latency(own, held["banking77"] + held["clinc150"]),
+                **{f"recalls_of_{one.name}": recall_latency(one, embedded) for one in sets},
+            },
         },
     )
 
@@ -259,13 +262,28 @@ def benchmark(intents: Intents, embedded: Embedded) -> dict[str, Any]:
 # --- drift ----------------------------------------------------------------------------------------
 
 
-def drift(intents: Intents, embedded: Embedded) -> list[dict[str, Any]]:
+def streams(sets: list[Intents], rows: list[dict[str, Any]]) -> dict[str, list[tuple[str, str]]]:
+    """Returns streams of (text, what it asks for): all test queries of each set, and our own pairs."""
+    found = {one.name: list(one.test) for one in sets}
+    task: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: not row["same"]):
+        one, other = row["query"], row["stored"]
+        if row["same"]:
+            task[other] = task.setdefault(one, task.get(other, one))
+        else:
+            task.setdefault(one, one)
+            task.setdefault(other, other)
+    found["own_pairs"] = sorted(task.items())
+    for name, stream in found.items():
+        found[name] = [stream[place] for place in np.random.default_rng(0).permutation(len(stream))[:4000]]
+    return found
+
+
+def drift(stream: list[tuple[str, str]], embedded: Embedded) -> list[dict[str, Any]]:
     """Replays a stream of queries: a miss is stored, a hit is served by what is stored.
 
     A wrong first fill answers every later query near to it, so wrong answers grow with the stream.
     """
-    stream = [one for one in intents.test + intents.train if held_out(one[1])]
-    stream = [stream[place] for place in np.random.default_rng(0).permutation(len(stream))[:3000]]
     vectors = embedded.vectors([text for text, _ in stream])
     rows = []
     for threshold in (0.8, 0.85, 0.9):
@@ -293,16 +311,35 @@ def drift(intents: Intents, embedded: Embedded) -> list[dict[str, Any]]:
 # --- time -----------------------------------------------------------------------------------------
 
 
+def recall_latency(intents: Intents, embedded: Embedded) -> dict[str, float]:
+    """Returns processor time, ms, that the check adds to a recall that reached the threshold: one judgement or more."""
+    store = entries(intents, 0)
+    queries = intents.test
+    similar = embedded.vectors([text for text, _ in queries]) @ embedded.vectors([text for text, _ in store]).T
+    took = []
+    for (text, _), row in zip(queries, similar, strict=True):
+        near = [place for place in np.argsort(-row)[:CANDIDATES] if row[place] >= DEFAULT]
+        if not near:
+            continue
+        started = time.thread_time()
+        for place in near:
+            if not judge(text, store[place][0], float(row[place])).blocked:
+                break
+        took.append((time.thread_time() - started) * 1000)
+    return spread(took, 3)
+
+
 def latency(*sets: list[Sample]) -> dict[str, Any]:
-    """Returns milliseconds of one judgement, every query new, on one thread."""
+    """Returns milliseconds of one judgement: of processor time, and by the clock, which other work lengthens."""
     result = {}
     for name, rows in zip(("own_pairs", "intents"), sets, strict=True):
-        took = []
+        took, walls = [], []
         for row in rows[:3000]:
-            started = time.perf_counter()
+            started, clock = time.thread_time(), time.perf_counter()
             judge(row.query, row.stored, row.similarity)
-            took.append((time.perf_counter() - started) * 1000)
-        result[name] = spread(took, 3)
+            took.append((time.thread_time() - started) * 1000)
+            walls.append((time.perf_counter() - clock) * 1000)
+        result[name] = {**spread(took, 3), "wall": spread(walls, 3)}
     text = "Restart the payment service of the third cluster after 30 seconds. " * 15_000
     started = time.perf_counter()
     judge(text, "Stop it. " + text, 0.9)

@@ -153,6 +153,50 @@ def draw_search(search: dict[str, Any]) -> None:
     )
 
 
+def draw_reliability(confidence: dict[str, Any]) -> None:
+    pyplot, figure, axes = canvas(5.2, 4.6)
+    axes.plot([0, 1], [0, 1], ":", color="#888888", label="perfect")
+    named = (
+        ("all_with_equal_weight", "all held-out sources", COLOURS["ours"], "-"),
+        ("own_pairs", "own pairs of validation", "#d98324", "--"),
+    )
+    for name, label, colour, style in named:
+        held = confidence["calibration"][name]
+        told = f"{label}, expected calibration error {held['expected_calibration_error']:.3f}"
+        places = [(one["confidence"], one["same"]) for one in held["bins"]]
+        axes.plot(*zip(*places, strict=True), style, label=told, color=colour, marker="o", markersize=4)
+    axes.set_xlabel("confidence")
+    axes.set_ylabel("share that is one task")
+    axes.set_title("Reliability of the confidence", fontsize=10, loc="left")
+    axes.legend(frameon=False, fontsize=8)
+    save(figure, "reliability")
+    pyplot.close(figure)
+
+
+def draw_hits(confidence: dict[str, Any]) -> None:
+    """Draws true hits against wrong hits as the threshold falls, with the default's place marked."""
+    pyplot, figure, axes = canvas()
+    whole = confidence["own_pairs"]
+    curve = whole["curve"]
+    for ending, label, colour in (("", "cosine alone", "#888888"), ("_checked", "with the check", COLOURS["ours"])):
+        places = [
+            (
+                100 * row[f"wrong_hits{ending}"] / whole["other_task"],
+                100 * row[f"true_hits{ending}"] / whole["one_task"],
+            )
+            for row in curve
+        ]
+        axes.plot(*zip(*places, strict=True), "-", label=label, color=colour, marker="o", markersize=3)
+        place = next(place for place, row in zip(places, curve, strict=True) if row["threshold"] == 0.85)
+        axes.annotate("0.85", place, (6, -10), textcoords="offset points", fontsize=8, color=colour)
+    axes.set_xlabel("wrong hits, % of the pairs that are two tasks")
+    axes.set_ylabel("true hits, % of the pairs that are one")
+    axes.set_title("Hits and wrong hits over thresholds, own pairs", fontsize=10, loc="left")
+    axes.legend(frameon=False, fontsize=8)
+    save(figure, "hits")
+    pyplot.close(figure)
+
+
 # --- The table of the README --------------------------------------------------------------------
 
 
@@ -224,6 +268,16 @@ def figure_rows() -> list[tuple[str, str, str, str]]:
     row("remember, 10,000 entries, median", 15, at(some, "remember_ms", "p50"), " ms")
     found = at(of_size(search, 100_000), "recall_at_10")
     row("recall@10 of the index, 100,000 entries", 0.99, found, "", True, 4)
+    confidence = result("confidence")
+    own = at(confidence, "own_pairs", "at_default")
+    wrong, lost = at(own, "wrong_hit_rate"), at(own, "true_hits_lost")
+    row("own pairs at 0.85 that are two tasks, served", 5, wrong and 100 * wrong, " %", digits=1)
+    row("own pairs at 0.85 that are one task, blocked", 3, lost and 100 * lost, " %", digits=1)
+    for name in ("banking77", "clinc150"):
+        equal = at(confidence, "intents", name, "all_intents", "checked_at_the_hit_rate_of_cosine", "precision_checked")
+        row(f"{name}, same intent at the hit rate of cosine at 0.85", 98.5, equal and 100 * equal, " %", True, 1)
+    judged = at(confidence, "latency_ms", "recalls_of_clinc150", "p95")
+    row("the check of a recall, clinc150, 95th percentile", 1, judged, " ms")
     if kills is None:
         rows.append(("killed at random moments: acknowledged entries lost", "0", "not measured yet", ""))
     else:
@@ -314,6 +368,10 @@ def main() -> None:
         whole = result(name)
         if whole is not None:
             draw(whole)
+    whole = result("confidence")
+    if whole is not None:
+        draw_reliability(whole)
+        draw_hits(whole)
 
 
 if __name__ == "__main__":
