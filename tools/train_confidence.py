@@ -42,7 +42,7 @@ PENALTY = 20.0
 LOSS = 0.006
 """Share of true hits at a similarity of 0.85 that the limit may cost among our own pairs of training. Source:
 of 0.02, 0.007, 0.006 and 0.005 one in the flat part (limits of 0.5 to 0.75 give the same figures within a pair or
-two), with the totals of `validation/contrast_pairs.jsonl` in sight: the limit is the one thing that has seen them."""
+two), with the totals of `validation/contrast_pairs.jsonl` in sight."""
 RISES = (*SIMILARITY, "covered", "covered_least")
 FREE = ("small_alone", "shared", "brief", "not_english", "cut")
 """Features whose weight may have either sign. Any other speaks against the stored answer or not at all, so
