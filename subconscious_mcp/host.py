@@ -102,9 +102,10 @@ class Host:
         self._ingester.start()
 
     def quiet_seconds(self) -> float:
-        """Returns how long ago the last line of any client came."""
+        """Returns how long no client has wanted anything: none has asked, and none waits for a reply."""
         with self._wires_lock:
-            return time.monotonic() - max([wire.last_line for wire in self._wires], default=self.last_line)
+            quiet = [wire.quiet_seconds() for wire in self._wires]
+        return min(quiet, default=time.monotonic() - self.last_line)
 
     def memory(self) -> SharedMemory:
         """Returns the shared memory, waiting for the imports that it needs."""

@@ -256,6 +256,8 @@ class LocalStore:
             wanted += gone
         near = [Near(entry, found[key]) for key, entry in entries.items()]
         near.sort(key=lambda n: (-n.similarity, -n.entry.created_at, -n.entry.key))
+        # The first search of a large set reads it whole, which takes a second: quiet begins behind it.
+        self.last_used = time.monotonic()
         return near[:k]
 
     def _search(
@@ -495,9 +497,13 @@ class LocalStore:
 
     def _follow(self, idle_seconds: float) -> None:
         try:
+            started = time.monotonic()
             while time.monotonic() - self.last_used < idle_seconds:
                 if self._closing.wait(min(0.1, idle_seconds)):
                     return
+                if time.monotonic() - started >= idle_seconds and self._holds_large_sets():
+                    # One call waits a second for Chroma, and each one after it is faster for it.
+                    break
             while not self._closing.is_set():
                 self._wake.clear()
                 try:
@@ -523,6 +529,9 @@ class LocalStore:
                 if self._closed:
                     # `close` did not wait for this thread.
                     self._release()
+
+    def _holds_large_sets(self) -> bool:
+        return any(len(loaded) > self._exact_limit for loaded in list(self._sets.values()))
 
     def _wait_for_quiet(self, idle_seconds: float) -> None:
         """Lets writes gather: adding to Chroma holds Python's lock, which the next call would wait for."""

@@ -133,7 +133,12 @@ class Wire:
         """Notes that nobody waits for a reply any more: it came, or the client cancelled the request."""
         with self._answered:
             self._waiting.discard(_hashable(request_id))
+            self.last_line = time.monotonic()
             self._answered.notify_all()
+
+    def quiet_seconds(self) -> float:
+        """Returns how long ago the last line came or the last reply went; 0 while a request waits for its own."""
+        return 0.0 if self._waiting else time.monotonic() - self.last_line
 
     def send(self, message: dict[str, Any]) -> None:
         """Writes one message as one line; a client that is gone loses it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -878,3 +879,15 @@ def test_calls_in_any_order(folder: Path, limit: int) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_a_large_set_gets_its_index_while_searches_go_on(opener: Opener, embedder: FakeEmbedder) -> None:
+    store = opener(exact_limit=5)
+    space = store.namespace("tests", None)
+    write(store, space, embedder, Model(embedder), texts(20))
+    vector = embedder.embed_query("word1")
+    store.start_indexing(embedder.fingerprint, embedder.dimension, idle_seconds=0.2)
+    deadline = time.monotonic() + 60.0
+    while not store._state.large and time.monotonic() < deadline:
+        store.nearest(space, ("memory",), embedder.fingerprint, vector, 1, now=NOW)
+    assert store._state.large

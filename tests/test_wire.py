@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
@@ -152,3 +153,13 @@ def test_a_client_that_is_gone_is_waited_for_no_more(ends: Ends) -> None:
     ends.wire.send({"id": 1, "result": {}})
     assert ends.wire.wait_until_answered()
     ends.wire.send({"id": 2, "result": {}})
+
+
+def test_a_wire_is_not_quiet_while_a_request_waits_for_its_reply() -> None:
+    wire = Wire(io.BytesIO(), lambda some: len(some))
+    wire.last_line -= 100.0
+    assert wire.quiet_seconds() >= 100.0
+    wire.expect_reply(1)
+    assert wire.quiet_seconds() == 0.0
+    wire.send({"jsonrpc": "2.0", "id": 1, "result": {}})
+    assert wire.quiet_seconds() < 100.0
