@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.text import Text
 
-from subconscious_mcp import render
+from subconscious_mcp import render, verification
 from subconscious_mcp.config import Config
 from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.model_files import Progress
@@ -37,7 +37,7 @@ PAIRS = (
     ),
 )
 PARAPHRASE = "How can I renew the staging server's TLS certificate?"
-NEAR_MISS = "How do I revoke the TLS certificate of the staging server?"
+NEAR_MISS = "How do I renew the TLS certificate of the production server?"
 UNKNOWN = "What is the capital of Mongolia?"
 ROUNDS = 20
 """Recalls of which the median is shown: enough for it to settle, done in a moment."""
@@ -68,6 +68,7 @@ def run(config: Config, console: Console, progress: Progress | None, as_json: bo
         config = replace(config, storage_dir=Path(folder), namespace="demo", echo_log_enabled=True)
         started = time.perf_counter()
         embedder = load_embedder(config, progress)
+        verification.warm()
         loaded_ms = _ms(started)
         say(f"model {config.embedding_model}: {embedder.dimension} dimensions, loaded in {loaded_ms:.0f} ms")
         memory = Memory(open_store(config, "subconscious-mcp demo"), config.storage_dir, lambda: embedder)
