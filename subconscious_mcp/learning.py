@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from subconscious_mcp.arguments import MAX_ID_CHARS, MAX_TASK_CHARS, checked_text, checked_threshold
 from subconscious_mcp.confidence import Judgement
 from subconscious_mcp.drift import phrasing
 from subconscious_mcp.errors import InvalidArgument, StorageBusy
 from subconscious_mcp.feedback import CONFIDENCE, Learned
-from subconscious_mcp.memory import MAX_ID_CHARS, MAX_TASK_CHARS, Memory, Scope, checked_text, checked_threshold
+from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.records import CURATED, Entry, Observation, Recall
 from subconscious_mcp.verification import check
 
@@ -101,7 +102,7 @@ def give(memory: Memory, scope: Scope, entry_id: str, query: str, *, correct: bo
     if entry.kind not in CURATED:
         raise InvalidArgument("entry_id takes the id of an entry that recall answers with; this one is captured.")
     embedder = memory.embedder()
-    similarity = memory.store.similarity(scope.namespace, entry, embedder.fingerprint, embedder.embed_query(query))
+    similarity = memory.store.similarity(scope.namespace, entry, embedder.fingerprint, memory.vector(query))
     if similarity is None:
         raise StorageBusy("The entry is being embedded again for the model in use.", "Try again in a moment.")
     kept_back = check(query, entry.task, similarity).blocked
@@ -172,22 +173,12 @@ def _entry(memory: Memory, scope: Scope, entry_id: str) -> Entry | None:
 
 def _with_decision(memory: Memory, scope: Scope, found: Explanation, query: str) -> Explanation:
     entry, embedder = found.entry, memory.embedder()
-    similarity = memory.store.similarity(scope.namespace, entry, embedder.fingerprint, embedder.embed_query(query))
+    similarity = memory.store.similarity(scope.namespace, entry, embedder.fingerprint, memory.vector(query))
     judgement = check(query, entry.task, similarity or 0.0)
     recall = memory.look_up(scope, query, threshold=found.threshold)
     verdict = _verdict(scope, found, similarity, judgement, recall)
     decision = Decision(query, similarity, found.needed, judgement, scope.verify, verdict, recall)
-    return Explanation(
-        entry,
-        found.live,
-        found.observations,
-        found.counted,
-        found.threshold,
-        found.max_error,
-        found.learned,
-        found.why,
-        decision,
-    )
+    return replace(found, decision=decision)
 
 
 def _verdict(scope: Scope, found: Explanation, similarity: float | None, judgement: Judgement, recall: Recall) -> str:

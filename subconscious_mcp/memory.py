@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 import queue
 import threading
 import time
@@ -23,13 +22,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subconscious_mcp import drift, verification
-from subconscious_mcp.config import MAX_TTL_SECONDS, Config
+from subconscious_mcp.arguments import (
+    MAX_ANSWER_CHARS,
+    MAX_ID_CHARS,
+    MAX_TASK_CHARS,
+    checked_namespace,
+    checked_tags,
+    checked_text,
+    checked_threshold,
+    checked_top_k,
+    checked_ttl,
+)
+from subconscious_mcp.config import Config
 from subconscious_mcp.echo_log import EchoLine, EchoLog, log_file
 from subconscious_mcp.embedding import Embedder
 from subconscious_mcp.errors import InvalidArgument, SubconsciousError
 from subconscious_mcp.feedback import Learned, learned
 from subconscious_mcp.inbox import ENGINE_WAIT_SECONDS, Episode, Inbox, seconds_of, translated
-from subconscious_mcp.locate import namespace_name
 from subconscious_mcp.records import (
     CURATED,
     SENSED,
@@ -51,14 +60,6 @@ log = logging.getLogger(__name__)
 NEAR_DUPLICATE = (0.75, 0.92)
 """Similarities at which `remember` warns: related, and perhaps another task. Above, it is the
 same task told again. Source: the tool's contract; independent of the recall threshold."""
-
-MAX_TASK_CHARS = 50_000
-"""About 50 windows of the model, two seconds of embedding: beyond it a task is a document."""
-MAX_ANSWER_CHARS = 1_000_000
-MAX_ID_CHARS = 200
-MAX_TAGS = 50
-MAX_TAG_CHARS = 200
-MAX_TOP_K = 100
 
 PROMPT_HITS = 2
 PROMPT_EPISODES = 2
@@ -173,7 +174,7 @@ class Memory:
                 self._embed_again(self._embedder)
             return self._embedder
 
-    def _vector(self, embedder: Embedder, task: str) -> NDArray[np.float32]:
+    def vector(self, task: str) -> NDArray[np.float32]:
         """Returns the vector of a task, from those of the last tasks where it is among them.
 
         An agent recalls a task, misses, works it out, and remembers it under the same words.
@@ -182,7 +183,7 @@ class Memory:
         name = hashlib.sha256(task.encode("utf-8", "surrogatepass")).digest()
         with self._recent_lock:
             known = self._recent.pop(name, None)
-        vector = embedder.embed_query(task) if known is None else known
+        vector = self.embedder().embed_query(task) if known is None else known
         with self._recent_lock:
             self._recent[name] = vector
             if len(self._recent) > _RECENT_VECTORS:
@@ -256,7 +257,7 @@ class Memory:
         done_before = self.store.written_by(scope.request) if scope.request else None
         if done_before is not None:
             return Remembered(True, done_before, embedder.dimension)
-        vector = self._vector(embedder, task)
+        vector = self.vector(task)
         now = self._clock()
         near = self.store.nearest(scope.namespace, CURATED, embedder.fingerprint, vector, 1, now=now)
         nearest = near[0] if near else None
@@ -326,7 +327,7 @@ class Memory:
         verify = scope.verify if verify is None else verify
         least = scope.threshold if threshold is None else checked_threshold(threshold)
         embedder = self.embedder()
-        vector = self._vector(embedder, task)
+        vector = self.vector(task)
         now = self._clock()
         # What keeps the nearest back may let the next through.
         wanted = max(top_k, verification.CANDIDATES) if verify or scope.max_error is not None else top_k
@@ -352,7 +353,7 @@ class Memory:
         checked_top_k(top_k)
         tags = checked_tags(tags)
         embedder = self.embedder()
-        vector = self._vector(embedder, task)
+        vector = self.vector(task)
         now = self._clock()
         near = self.store.nearest(scope.namespace, SENSED, embedder.fingerprint, vector, top_k, now=now, tags=tags)
         apart = tuple(verification.told(task, one.entry.task) for one in near)
@@ -457,7 +458,7 @@ class Memory:
         """
         checked_text("task", task, MAX_TASK_CHARS)
         embedder = self.embedder()
-        vector = self._vector(embedder, task)
+        vector = self.vector(task)
         now = self._clock()
 
         def above(kinds: Sequence[Kind], least: float, most: int) -> list[Near]:
@@ -659,74 +660,3 @@ class _Bookkeeper:
 def episode_entry_id(session_id: str) -> str:
     """Returns the id of the entry that a session's episode becomes: the same each time."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"subconscious-mcp:{_SESSION}{session_id}"))
-
-
-# --- arguments
-
-
-def checked_namespace(name: str) -> str:
-    """Returns a namespace's name without blanks around it.
-
-    Raises:
-        InvalidArgument: It is none.
-    """
-    try:
-        return namespace_name(name)
-    except ValueError as takes:
-        raise InvalidArgument(f"A namespace takes {takes}.") from None
-
-
-def checked_text(name: str, text: str, most: int) -> str:
-    """Returns `text` if it can be stored: not blank, not too long, valid Unicode.
-
-    Raises:
-        InvalidArgument: Names the argument and what it takes; never holds the text.
-    """
-    if not text.strip():
-        raise InvalidArgument(f"{name} takes a text that is not blank.")
-    if len(text) > most:
-        raise InvalidArgument(f"{name} takes at most {most:,} characters; this has {len(text):,}.")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InvalidArgument(
-            f"{name} takes valid Unicode text; there is a lone surrogate at character {error.start}."
-        ) from None
-    return text
-
-
-def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Returns the tags without blanks around and repeats.
-
-    Raises:
-        InvalidArgument: A tag is blank or too long, or there are too many.
-    """
-    stripped = tuple(dict.fromkeys(tag.strip() for tag in tags))
-    if len(stripped) > MAX_TAGS or any(not 1 <= len(tag) <= MAX_TAG_CHARS for tag in stripped):
-        raise InvalidArgument(f"tags takes at most {MAX_TAGS} texts of 1 to {MAX_TAG_CHARS} characters.")
-    for tag in stripped:
-        checked_text("tags", tag, MAX_TAG_CHARS)
-    return stripped
-
-
-def checked_ttl(ttl_seconds: int | None) -> int | None:
-    """Returns a lifetime in seconds, or None for ever."""
-    if ttl_seconds is not None and not 1 <= ttl_seconds <= MAX_TTL_SECONDS:
-        raise InvalidArgument(
-            f"ttl_seconds takes a whole number of seconds from 1 to {MAX_TTL_SECONDS}, or null for never."
-        )
-    return ttl_seconds
-
-
-def checked_threshold(threshold: float) -> float:
-    """Returns a similarity, 0..1."""
-    if not (math.isfinite(threshold) and 0.0 <= threshold <= 1.0):
-        raise InvalidArgument("threshold takes a number from 0 to 1.")
-    return threshold
-
-
-def checked_top_k(top_k: int) -> int:
-    """Returns a number of candidates, 1..100."""
-    if not 1 <= top_k <= MAX_TOP_K:
-        raise InvalidArgument(f"top_k takes a whole number from 1 to {MAX_TOP_K}.")
-    return top_k

@@ -29,7 +29,7 @@ def print_recall(console: Console, found: Payload, threshold: float) -> None:
         console.print(Text.assemble(("blocked", "bold yellow"), how_near))
         console.print(Text.assemble(("task    ", "dim"), one_line(blocked["task_text"])))
         for contrast in blocked["contrasts"]:
-            values = one_line(f"{contrast['query'] or '-'} / {contrast['stored'] or '-'}")
+            values = _values([(contrast["query"], contrast["stored"])])
             console.print(Text.assemble(("differs ", "dim"), contrast["kind"], "  ", values))
         console.print(Text.assemble(("entry   ", "dim"), blocked["entry_id"]))
         return

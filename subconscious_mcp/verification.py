@@ -15,9 +15,9 @@ from subconscious_mcp.contrasts import contrasts
 from subconscious_mcp.records import Contrast, Near, Recall
 
 CANDIDATES = 4
-"""Entries that may be served in place of a nearer one that is blocked: of two tasks that differ in a word,
-either can lie nearer to a third wording. Source: own choice; each costs half a millisecond, and only when
-the one before was blocked."""
+"""Entries that are looked at where the caller asks for fewer, so that the next may answer in place of one that is
+blocked: of two tasks that differ in a word, either can lie nearer to a third wording. Source: own choice; each
+costs half a millisecond, and only when the one before was blocked."""
 
 LOOSE = 0.8
 """Similarity below which only a decisive contrast keeps an answer back: whoever lowers the threshold so far
@@ -44,7 +44,7 @@ def verified(query: str, near: Sequence[Near], least: Callable[[Near], float], t
 
     Args:
         query: The task that is looked up.
-        near: Live entries, nearest first.
+        near: Live entries, nearest first; each may answer in place of those before it.
         least: Returns the similarity that an entry needs.
         threshold: What the caller asked for, for the record.
 
@@ -52,7 +52,7 @@ def verified(query: str, near: Sequence[Near], least: Callable[[Near], float], t
         A hit; or a miss, which names the nearest entry as blocked where only this check kept it back.
     """
     kept_back: Recall | None = None
-    for candidate in near[:CANDIDATES]:
+    for candidate in near:
         if candidate.similarity < least(candidate):
             continue
         found, blocked = _judged(query, candidate, threshold)
@@ -66,8 +66,8 @@ def verified(query: str, near: Sequence[Near], least: Callable[[Near], float], t
 
 def _judged(query: str, candidate: Near, threshold: float) -> tuple[Recall, bool]:
     judged = check(query, candidate.entry.task, candidate.similarity)
-    told = judged.contrasts[:SHOWN]
-    return Recall(False, candidate.similarity, candidate, threshold, judged.confidence, told), judged.blocked
+    shown = judged.contrasts[:SHOWN]
+    return Recall(False, candidate.similarity, candidate, threshold, judged.confidence, shown), judged.blocked
 
 
 def check(query: str, stored: str, similarity: float) -> Judgement:
@@ -88,7 +88,7 @@ def warm() -> None:
 
 def answers(query: str, near: Near) -> bool:
     """Returns whether the check lets an entry's answer through."""
-    return not _judged(query, near, 0.0)[1]
+    return not check(query, near.entry.task, near.similarity).blocked
 
 
 def told(query: str, stored: str) -> tuple[Contrast, ...]:

@@ -54,6 +54,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "logs",
             "wire",
             "verification",
+            "arguments",
         }
     ),
     frozenset({"inbox", "injected_files", "echo_log", "local_store", "settings_file", "hook_clients"}),

@@ -39,7 +39,8 @@ from interaction import (
 )
 
 from subconscious_mcp import cli, config, opening
-from subconscious_mcp.memory import MAX_TASK_CHARS, Memory
+from subconscious_mcp.arguments import MAX_TASK_CHARS
+from subconscious_mcp.memory import Memory
 from subconscious_mcp.storage_lock import StorageLock, wait_until_free
 
 RAW = ("pipes, early", "pipes, SDK", "process, early", "process, SDK", "engine, early", "engine, SDK")

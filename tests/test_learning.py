@@ -273,8 +273,8 @@ def test_explain_says_what_a_recall_would_decide(
     memory: Memory, scope: Scope, entry_id: str, embedder: FakeEmbedder, query: str, verdict: str
 ) -> None:
     if query == "another task":
-        memory.remember(scope, query, "its own answer")
         embedder.place(query, 0.9, TASK)
+        memory.remember(scope, query, "its own answer")
         embedder.fixed[TASK + "!"] = embedder.embed_query(query)
         memory.remember(scope, TASK + "!", "nearer")
     decision = explained(memory, scope, entry_id, query=query).decision

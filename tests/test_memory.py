@@ -8,9 +8,10 @@ import pytest
 from conftest import OpenMemory
 from fakes import Clock, FakeEmbedder
 
+from subconscious_mcp.arguments import MAX_ANSWER_CHARS, MAX_TASK_CHARS
 from subconscious_mcp.config import Config
 from subconscious_mcp.errors import InvalidArgument
-from subconscious_mcp.memory import MAX_ANSWER_CHARS, MAX_TASK_CHARS, Memory, Scope
+from subconscious_mcp.memory import Memory, Scope
 
 TASK = "rotate the signing keys of the billing service"
 

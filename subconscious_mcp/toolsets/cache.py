@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from subconscious_mcp import render
+from subconscious_mcp.arguments import MAX_TOP_K
 from subconscious_mcp.config import MAX_TTL_SECONDS, Config
-from subconscious_mcp.memory import MAX_TOP_K, Memory, Scope
+from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.render import Payload
 from subconscious_mcp.toolsets import parameters
 from subconscious_mcp.toolsets.tool import Tool
@@ -16,6 +17,11 @@ MAX_SHOWN_ANSWER = 200_000
 MAX_SHOWN_TASK = 10_000
 MAX_SHOWN_ECHOES = 200_000
 
+_RECALL = (
+    "Look up whether a task like this was done before. On a hit, returns the stored answer; on a miss, `similarity`"
+    " tells how close the nearest remembered task was, and `blocked` names a task that is near but differs (enable /"
+    " disable). Call it before starting non-trivial work."
+)
 _TAGS = "Only consider entries that bear at least one of these tags."
 
 
@@ -25,9 +31,7 @@ def cache_tools(config: Config) -> tuple[Tool, ...]:
         Tool(
             "recall",
             "Recall an answer",
-            "Look up whether a task like this was done before. On a hit, returns the stored answer; on a miss,"
-            " `similarity` tells how close the nearest remembered task was, and `blocked` names a task that is near but"
-            " differs (enable / disable). Call it before starting non-trivial work.",
+            _RECALL,
             (
                 parameters.text("task", "The task to look up, in your own words."),
                 parameters.share("threshold", "Least cosine similarity of a hit.", config.default_threshold),
