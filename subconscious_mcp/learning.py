@@ -193,10 +193,13 @@ def _verdict(scope: Scope, found: Explanation, similarity: float | None, judgeme
     if similarity < found.needed:
         which = "the threshold" if found.needed <= found.threshold else "the learned threshold"
         return f"not served: {similarity:.4f} is below {which}, {found.needed:.4f}"
+    if recall.best is not None and recall.best.entry.id == found.entry.id:
+        if recall.hit:
+            return "served"
+        if recall.rival is not None:
+            return f"not served: an entry with another answer is as near, {recall.rival.similarity:.4f}"
     if scope.verify and judgement.blocked:
         return f"not served: it is near enough, but the check trusts it by {judgement.confidence:.2f} only"
-    if recall.hit and recall.best is not None and recall.best.entry.id == found.entry.id:
-        return "served"
     return "not served: another entry is nearer"
 
 

@@ -330,12 +330,17 @@ class Memory:
         vector = self.vector(task)
         now = self._clock()
         # What keeps the nearest back may let the next through.
-        wanted = max(top_k, verification.CANDIDATES) if verify or scope.max_error is not None else top_k
+        may_answer = max(top_k, verification.CANDIDATES) if verify or scope.max_error is not None else top_k
+        wanted = max(may_answer, verification.NEIGHBOURS) if verify else may_answer
         near = self.store.nearest(scope.namespace, CURATED, embedder.fingerprint, vector, wanted, now=now, tags=tags)
+
+        def needs(one: Near) -> float:
+            return self._learned_threshold(scope, one, least)
+
         if verify:
-            found = verification.verified(task, near, lambda one: self._learned_threshold(scope, one, least), least)
+            found = verification.verified(task, near, needs, least, may_answer)
         else:
-            served = next((one for one in near if one.similarity >= self._learned_threshold(scope, one, least)), None)
+            served = next((one for one in near if one.similarity >= needs(one)), None)
             best = served or (near[0] if near else None)
             found = Recall(served is not None, best.similarity if best else 0.0, best, least)
         if found.hit or found.blocked or found.best is None:
@@ -465,10 +470,14 @@ class Memory:
             found = self.store.nearest(scope.namespace, kinds, embedder.fingerprint, vector, most, now=now)
             return [near for near in found if near.similarity >= least]
 
-        hits = above(CURATED, scope.threshold, verification.CANDIDATES)
+        around = above(CURATED, 0.0, verification.NEIGHBOURS)
+        hits = [
+            one
+            for one in around[: verification.CANDIDATES]
+            if one.similarity >= self._learned_threshold(scope, one, scope.threshold)
+        ]
         if scope.verify:
-            hits = [near for near in hits if verification.answers(task, near)]
-        hits = [one for one in hits if one.similarity >= self._learned_threshold(scope, one, scope.threshold)]
+            hits = [one for one in hits if not verification.judge_among(task, one, around).blocked]
         return hits[:PROMPT_HITS], above(("episode",), EPISODE_THRESHOLD, PROMPT_EPISODES)
 
     # --- namespaces

@@ -136,6 +136,7 @@ class Recall:
         contrasts: What tells the query and the task of `best` apart, the strongest first.
         blocked: It is near enough, and yet a miss, because the check of contrasts does not trust it.
         learned_threshold: On a miss, what `best` needs where feedback raised that above `threshold`.
+        rival: Where `best` is blocked for it: the nearest entry with another answer.
     """
 
     hit: bool
@@ -146,6 +147,7 @@ class Recall:
     contrasts: tuple[Contrast, ...] = ()
     blocked: bool = False
     learned_threshold: float | None = None
+    rival: Near | None = None
 
 
 @dataclass(frozen=True, slots=True)

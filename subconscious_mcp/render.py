@@ -47,6 +47,13 @@ def recall_payload(found: Recall, *, most_answer: int = WHOLE, most_task: int = 
             "task_text": bounded(found.best.entry.task, most_task),
             "contrasts": _contrasts(found.contrasts),
         }
+        if found.rival is not None:
+            # Two answers compete, and no word of the query says which.
+            payload["blocked"]["rival"] = {
+                "entry_id": found.rival.entry.id,
+                "similarity": found.rival.similarity,
+                "task_text": bounded(found.rival.entry.task, most_task),
+            }
     return payload
 
 

@@ -31,6 +31,10 @@ def print_recall(console: Console, found: Payload, threshold: float) -> None:
         for contrast in blocked["contrasts"]:
             values = _values([(contrast["query"], contrast["stored"])])
             console.print(Text.assemble(("differs ", "dim"), contrast["kind"], "  ", values))
+        if "rival" in blocked:
+            rival = blocked["rival"]
+            told = f"{rival['similarity']:.4f}  {one_line(rival['task_text'])}"
+            console.print(Text.assemble(("rival   ", "dim"), told, ("  has another answer", "dim")))
         console.print(Text.assemble(("entry   ", "dim"), blocked["entry_id"]))
         return
     needed = f"needed {threshold:.2f}"

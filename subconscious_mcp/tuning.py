@@ -125,7 +125,12 @@ def advise(
             recalls.append(line)
     judged = _judged(recalls, tasks)
     kept = [(line, judged.get((line.query, line.entry_id))) for line in recalls]
-    near = [(line.similarity, found) for line, found in kept if not (verify and found is not None and found.blocked)]
+    near = [
+        (line.similarity, found)
+        for line, found in kept
+        # The log also knows what the entries around it kept back, which is not counted again.
+        if not (verify and (line.blocked or (found is not None and found.blocked)))
+    ]
     rows = tuple(_row(threshold, near, said, len(recalls)) for threshold in sorted({*THRESHOLDS, round(current, 4)}))
     best = _recommended(rows, max_error)
     sentence = _sentence(best, rows, len(recalls), len(said), max_error)

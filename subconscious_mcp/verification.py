@@ -1,15 +1,16 @@
 """The second check between the nearest entries and an answer: does it answer this query?
 
-Similarity finds what is near; `confidence` tells whether it is the same. The threshold stays the caller's: the
-check only takes away, and passes on to the next entry what it takes from the nearest.
+Similarity finds what is near; `confidence` tells whether it is the same, and `neighbourhood` what the other near
+entries make of it where several share an answer. The threshold stays the caller's: the check only takes away,
+and passes on to the next entry what it takes from the nearest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from subconscious_mcp import confidence
+from subconscious_mcp import confidence, neighbourhood
 from subconscious_mcp.confidence import Judgement
 from subconscious_mcp.contrasts import contrasts
 from subconscious_mcp.records import Contrast, Near, Recall
@@ -18,6 +19,8 @@ CANDIDATES = 4
 """Entries that are looked at where the caller asks for fewer, so that the next may answer in place of one that is
 blocked: of two tasks that differ in a word, either can lie nearer to a third wording. Source: own choice; each
 costs half a millisecond, and only when the one before was blocked."""
+NEIGHBOURS = neighbourhood.NEIGHBOURS
+"""Entries that the check wants to see, see `neighbourhood`."""
 
 LOOSE = 0.8
 """Similarity below which only a decisive contrast keeps an answer back: whoever lowers the threshold so far
@@ -25,6 +28,9 @@ wants to see what is merely related, and the confidence says so. Source: own cho
 around the default threshold of 0.85."""
 UNRELATED = 0.5
 """Similarity below which nothing is kept back: two texts so far apart have no values in the same place."""
+
+SAME_WORDS = 0.9999
+"""Similarity of the same words: a model that folds case gives them 1 but for rounding."""
 
 SHOWN = 5
 """Contrasts that are told: one decides, the rest is for who wants to see."""
@@ -39,35 +45,80 @@ MOST_PAIRS = 2_000
 """Pairs of queries that one report compares, about a second."""
 
 
-def verified(query: str, near: Sequence[Near], least: Callable[[Near], float], threshold: float) -> Recall:
+def verified(
+    query: str, near: Sequence[Near], least: Callable[[Near], float], threshold: float, candidates: int = CANDIDATES
+) -> Recall:
     """Chooses what a recall serves: the nearest entry that is near enough and not blocked.
 
     Args:
         query: The task that is looked up.
-        near: Live entries, nearest first; each may answer in place of those before it.
+        near: Live entries, nearest first, at best `NEIGHBOURS` of them: the others are asked too.
         least: Returns the similarity that an entry needs.
         threshold: What the caller asked for, for the record.
+        candidates: Of `near`, how many may answer in place of those before them.
 
     Returns:
         A hit; or a miss, which names the nearest entry as blocked where only this check kept it back.
     """
     kept_back: Recall | None = None
-    for candidate in near:
+    besides: list[Near] = []
+    for candidate in near[:candidates]:
         if candidate.similarity < least(candidate):
             continue
-        found, blocked = _judged(query, candidate, threshold)
-        if not blocked:
-            return replace(found, hit=True)
-        kept_back = kept_back or replace(found, blocked=True)
+        judged = judge_among(query, candidate, near, besides)
+        if not judged.blocked:
+            return replace(_recall(candidate, threshold, judged), hit=True)
+        kept_back = kept_back or replace(_recall(candidate, threshold, judged), blocked=True)
+        if judged.rival is None:
+            besides.append(candidate)
     if kept_back is not None:
         return kept_back
-    return _judged(query, near[0], threshold)[0] if near else Recall(False, 0.0, None, threshold)
+    return (
+        _recall(near[0], threshold, judge_among(query, near[0], near)) if near else Recall(False, 0.0, None, threshold)
+    )
 
 
-def _judged(query: str, candidate: Near, threshold: float) -> tuple[Recall, bool]:
-    judged = check(query, candidate.entry.task, candidate.similarity)
+def _recall(candidate: Near, threshold: float, judged: Verdict) -> Recall:
     shown = judged.contrasts[:SHOWN]
-    return Recall(False, candidate.similarity, candidate, threshold, judged.confidence, shown), judged.blocked
+    return Recall(False, candidate.similarity, candidate, threshold, judged.confidence, shown, rival=judged.rival)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the check says of a candidate.
+
+    Attributes:
+        confidence: 0..1, probability that its answer answers the query.
+        contrasts: What tells it and the query apart, the strongest first.
+        blocked: Its answer is kept back.
+        rival: The nearest entry with another answer, where that is why.
+    """
+
+    confidence: float
+    contrasts: tuple[Contrast, ...]
+    blocked: bool
+    rival: Near | None = None
+
+
+def judge_among(query: str, candidate: Near, near: Sequence[Near], besides: Sequence[Near] = ()) -> Verdict:
+    """Judges a candidate by its text, and by the entries around it where answers repeat.
+
+    Args:
+        near: The entries nearest to the query, `candidate` among them.
+        besides: Those that are known to be other tasks.
+    """
+    judged = check(query, candidate.entry.task, candidate.similarity)
+    alone = Verdict(judged.confidence, judged.contrasts, judged.blocked)
+    decisive = any(contrast.strength >= DECISIVE for contrast in judged.contrasts)
+    if (judged.blocked and decisive) or candidate.similarity >= SAME_WORDS:
+        # No vote makes another task this one, nor the same words another task.
+        return alone
+    around = neighbourhood.evidence(candidate, near, besides)
+    if around is None:
+        return alone
+    sure = neighbourhood.confidence(around)
+    blocked = candidate.similarity >= UNRELATED and sure < neighbourhood.limit()
+    return Verdict(sure, judged.contrasts, blocked, around.rival if blocked else None)
 
 
 def check(query: str, stored: str, similarity: float) -> Judgement:
@@ -84,11 +135,7 @@ def _counts(similarity: float, found: Sequence[Contrast]) -> bool:
 def warm() -> None:
     """Builds what the first check would build, some 40 ms."""
     confidence.warm()
-
-
-def answers(query: str, near: Near) -> bool:
-    """Returns whether the check lets an entry's answer through."""
-    return not check(query, near.entry.task, near.similarity).blocked
+    neighbourhood.limit()
 
 
 def told(query: str, stored: str) -> tuple[Contrast, ...]:

@@ -26,6 +26,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "secret_values",
             "contrasts",
             "confidence",
+            "neighbourhood",
             "antonyms",
             "lexicon",
             "stems",

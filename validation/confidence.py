@@ -44,12 +44,13 @@ from confidence_data import (
     read_paraphrases,
 )
 
-from subconscious_mcp.confidence import judge, warm
+from subconscious_mcp.confidence import judge
+from subconscious_mcp.records import Entry, Near
+from subconscious_mcp.verification import CANDIDATES, NEIGHBOURS, judge_among, warm
 
 PAIRS = Path(__file__).parent / "contrast_pairs.jsonl"
-THRESHOLDS = [round(0.70 + 0.01 * step, 2) for step in range(30)]
+THRESHOLDS = [round(0.60 + 0.01 * step, 2) for step in range(40)]
 DEFAULT = 0.85
-CANDIDATES = 4
 SEEDS = (0, 1, 2)
 BINS = 10
 
@@ -179,22 +180,37 @@ def by_kind(rows: list[Sample], kinds: list[str]) -> dict[str, Any]:
 
 
 class Recalled:
-    """The nearest entries of many queries, with what the check says of them."""
+    """The nearest entries of many queries, with what the check says of them.
 
-    def __init__(self, queries: list[tuple[str, str]], store: list[tuple[str, str]], embedded: Embedded) -> None:
+    Args:
+        shared: The entries of an intent have one answer; else each has its own.
+    """
+
+    def __init__(
+        self, queries: list[tuple[str, str]], store: list[tuple[str, str]], embedded: Embedded, shared: bool
+    ) -> None:
         similar = embedded.vectors([text for text, _ in queries]) @ embedded.vectors([text for text, _ in store]).T
-        order = np.argsort(-similar, axis=1, kind="stable")[:, :CANDIDATES]
-        self.similar = np.take_along_axis(similar, order, 1)
+        order = np.argsort(-similar, axis=1, kind="stable")[:, :NEIGHBOURS]
+        kept = [
+            Entry(key, str(key), "memory", task, intent if shared else f"answer {key}", 0.0, None, ())
+            for key, (task, intent) in enumerate(store)
+        ]
+        self.similar = np.clip(np.take_along_axis(similar, order, 1), 0.0, 1.0)[:, :CANDIDATES]
         self.same = np.array(
-            [[store[place][1] == queries[number][1] for place in row] for number, row in enumerate(order)]
+            [[store[place][1] == queries[number][1] for place in row[:CANDIDATES]] for number, row in enumerate(order)]
         )
         self.sure = np.zeros_like(self.similar)
         self.blocked = np.ones_like(self.same)
         for number, row in enumerate(order):
-            for rank, place in enumerate(row):
-                if self.similar[number, rank] >= THRESHOLDS[0]:
-                    judged = judge(queries[number][0], store[place][0], float(self.similar[number, rank]))
-                    self.sure[number, rank], self.blocked[number, rank] = judged.confidence, judged.blocked
+            near = [Near(kept[place], float(min(max(similar[number, place], 0.0), 1.0))) for place in row]
+            besides: list[Near] = []
+            for rank, candidate in enumerate(near[:CANDIDATES]):
+                if candidate.similarity < THRESHOLDS[0]:
+                    break
+                judged = judge_among(queries[number][0], candidate, near, besides)
+                self.sure[number, rank], self.blocked[number, rank] = judged.confidence, judged.blocked
+                if judged.blocked and judged.rival is None:
+                    besides.append(candidate)
 
     def figures(self, served: Any) -> tuple[float, float]:
         """Returns hit rate and share of hits of the same intent; `served` is a rank for each query, or -1."""
@@ -218,9 +234,14 @@ class Recalled:
 
 def benchmark(intents: Intents, embedded: Embedded) -> dict[str, Any]:
     result: dict[str, Any] = {"stored_of_each_intent": intents.stored, "seeds": len(SEEDS)}
-    for name, only_held in (("held_out_intents", True), ("all_intents", False)):
+    for name, only_held, shared in (
+        ("held_out_intents", True, False),
+        ("all_intents", False, False),
+        ("held_out_intents_sharing_answers", True, True),
+        ("all_intents_sharing_answers", False, True),
+    ):
         queries = [one for one in intents.test if not only_held or held_out(one[1])]
-        runs = [Recalled(queries, entries(intents, seed), embedded) for seed in SEEDS]
+        runs = [Recalled(queries, entries(intents, seed), embedded, shared) for seed in SEEDS]
 
         def mean(serve: Callable[[Recalled], Any], runs: list[Recalled] = runs) -> tuple[float, float]:
             found = np.mean([run.figures(serve(run)) for run in runs], axis=0)
@@ -250,11 +271,13 @@ def benchmark(intents: Intents, embedded: Embedded) -> dict[str, Any]:
             "curve": curve,
         }
     if intents.outside:
-        outside = Recalled([(text, "") for text in intents.outside], entries(intents, 0), embedded)
+        strangers = [(text, "") for text in intents.outside]
+        alone, sharing = (Recalled(strangers, entries(intents, 0), embedded, shared) for shared in (False, True))
         result["outside"] = {
             "queries": len(intents.outside),
-            "hits_cosine": int((outside.cosine(DEFAULT) >= 0).sum()),
-            "hits_checked": int((outside.checked(DEFAULT) >= 0).sum()),
+            "hits_cosine": int((alone.cosine(DEFAULT) >= 0).sum()),
+            "hits_checked": int((alone.checked(DEFAULT) >= 0).sum()),
+            "hits_checked_sharing_answers": int((sharing.checked(DEFAULT) >= 0).sum()),
         }
     return result
 
