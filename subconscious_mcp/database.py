@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -313,15 +313,19 @@ class Database:
         vectors: NDArray[np.float32],
         *,
         request: str = "",
+        replacing: Sequence[int] = (),
     ) -> list[int]:
         """Stores all of `entries` with their vectors, (n, d) float32, or none of them.
 
         Args:
             request: Identity of the request that stores them, kept in the same transaction.
+            replacing: Keys of entries that are deleted in the same transaction.
         """
         stored = as_stored(vectors)
         keys = []
         with self._transaction() as write:
+            for some in _portions(replacing):
+                write.execute(f"DELETE FROM entries WHERE key IN ({_marks(some)})", some)
             if request:
                 self._note_request(write, request, entries[0].id)
             model = self._fingerprint_key(write, fingerprint)
@@ -781,6 +785,151 @@ class Database:
             self._writer.execute("VACUUM")
         self.scrub()
 
+    # --- transfer
+
+    def last_key(self) -> int:
+        """Returns the key of the newest entry, 0 where there is none."""
+        return int(self._read("SELECT coalesce(max(key), 0) FROM entries")[0][0])
+
+    def count_for_export(self, namespaces: Sequence[int], kinds: Sequence[Kind], upto: int, now: float) -> int:
+        """Returns how many entries `export_page` yields for these namespaces."""
+        count = 0
+        for some in _portions(namespaces):
+            sql = f"SELECT count(*) FROM entries e WHERE e.namespace IN ({_marks(some)}) AND {_exported(kinds)}"
+            count += int(self._read(sql, (*some, upto, now, *kinds))[0][0])
+        return count
+
+    def export_page(
+        self,
+        namespace: int,
+        kinds: Sequence[Kind],
+        fingerprint: str | None,
+        *,
+        after: int,
+        upto: int,
+        now: float,
+        most: int,
+        most_bytes: int,
+    ) -> list[tuple[Entry, bytes | None]]:
+        """Returns entries that are not expired, by key, with their vectors as stored: float16, little-endian.
+
+        Args:
+            fingerprint: Whose vectors; None for none.
+            after: Only entries with a larger key.
+            upto: Only entries with this key or a smaller one.
+            most: How many at most.
+            most_bytes: The page ends behind the entry whose texts reach this size.
+        """
+        model = self._known_fingerprint(fingerprint) if fingerprint else None
+        # The plus keeps SQLite from sorting the whole namespace for each page: keys are read in their order.
+        sql = (
+            f"SELECT {_COLUMNS}, v.vector FROM entries e LEFT JOIN vectors v ON v.fingerprint = ? AND v.entry = e.key"
+            f" WHERE e.key > ? AND +e.namespace = ? AND {_exported(kinds)} ORDER BY e.key LIMIT ?"
+        )
+        page: list[tuple[Entry, bytes | None]] = []
+        with self._read_lock, self._translated():
+            size = 0
+            for row in self._reader.execute(sql, (model, after, namespace, upto, now, *kinds, most)):
+                page.append((_entry(row[:-1]), row[-1]))
+                size += len(row[3]) + len(row[4])
+                if size >= most_bytes:
+                    break
+        return page
+
+    def feedback_page(self, namespace: int, *, after: int, most: int) -> list[tuple[int, str, Observation]]:
+        """Returns feedback on entries of a namespace as (its key, hash of the query, what was said), oldest first."""
+        rows = self._read(
+            "SELECT f.key, f.query, e.id, f.similarity, f.correct, f.at, f.fingerprint, f.kept_back FROM feedback f"
+            " JOIN entries e ON e.key = f.entry WHERE f.key > ? AND e.namespace = ? ORDER BY f.key LIMIT ?",
+            (after, namespace, most),
+        )
+        return [(row[0], row[1], _observation(*row[2:])) for row in rows]
+
+    def add_feedback(self, said: Sequence[tuple[str, Observation]]) -> int:
+        """Stores feedback as (hash of the query, what was said) where there is none on the same query yet.
+
+        Returns:
+            How much was stored; what is about entries that are not there is left out.
+        """
+        keys = self.keys_of(list({observation.entry_id for _, observation in said}))
+        added = 0
+        with self._transaction() as write:
+            for query, observation in said:
+                key = keys.get(observation.entry_id)
+                known = write.execute("SELECT 1 FROM feedback WHERE entry = ? AND query = ?", (key, query)).fetchone()
+                if key is not None and known is None:
+                    self._insert_feedback(write, key, query, observation)
+                    added += 1
+        return added
+
+    def found(self, ids: Sequence[str]) -> dict[str, tuple[int, Entry]]:
+        """Returns namespace key and entry of those ids that are there, whichever namespace they are in."""
+        found: dict[str, tuple[int, Entry]] = {}
+        for some in _portions(ids):
+            sql = f"SELECT e.namespace, {_COLUMNS} FROM entries e WHERE e.id IN ({_marks(some)})"
+            found.update((row[2], (row[0], _entry(row[1:]))) for row in self._read(sql, some))
+        return found
+
+    def merged(self, namespace: Namespace) -> list[tuple[str | None, str | None]]:
+        """Returns the names and roots that lead to a namespace since others were merged into it."""
+        rows = self._read("SELECT name, root FROM merged WHERE namespace = ? ORDER BY rowid", (namespace.key,))
+        return [(name, _namespace(0, "", root).root) for name, root in rows]
+
+    def add_merged(self, namespace: Namespace, name: str | None, root: str | None) -> bool:
+        """Lets a name and a root lead to a namespace, unless one of them leads somewhere already."""
+        with self._write_lock:
+            if (name is not None and self.find_namespace(name, None)) or (root and self.find_namespace("", root)):
+                return False
+            with self._transaction() as write:
+                write.execute(
+                    "INSERT INTO merged (name, root, namespace) VALUES (?, ?, ?)",
+                    (name, _root_as_stored(root), namespace.key),
+                )
+        return True
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copies a database as it is at one moment, also while other processes write it.
+
+    Args:
+        source: It must be there.
+        target: A new file, made with mode 0600, that is whole and needs no log of its own when this returns.
+
+    Raises:
+        StorageError: One of the two cannot be used; `StorageDamaged` if the source is no database.
+    """
+    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with closing(sqlite3.connect(target)) as copy:
+            # rw and not ro: what a killed process left in the log belongs to the data.
+            with closing(sqlite3.connect(source.absolute().as_uri() + "?mode=rw", uri=True)) as read:
+                read.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+                # All pages in one step: while it lasts a writer may append to the log, and nothing begins anew.
+                read.backup(copy)
+            # The copy is read where nobody writes, and is hashed: one file.
+            copy.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.DatabaseError as error:
+        raise _as_storage_error(error, source, BUSY_SECONDS) from error
+
+
+def examine_database(path: Path) -> tuple[int, int, list[str]]:
+    """Returns the schema's number, the number of rows of `entries` or `episodes`, and what the integrity check finds.
+
+    Changes nothing, not even a log beside it.
+
+    Raises:
+        StorageError: It cannot be read; `StorageDamaged` if it is no database.
+    """
+    try:
+        with closing(sqlite3.connect(path.absolute().as_uri() + "?mode=ro&immutable=1", uri=True)) as read:
+            problems = [row[0] for row in read.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
+            tables = {row[0] for row in read.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            table = next((name for name in ("entries", "episodes") if name in tables), None)
+            count = read.execute(f"SELECT count(*) FROM {table}").fetchone()[0] if table and not problems else 0
+            return int(read.execute("PRAGMA user_version").fetchone()[0]), int(count), problems
+    except sqlite3.DatabaseError as error:
+        raise _as_storage_error(error, path, BUSY_SECONDS) from error
+
 
 def salvage(damaged: Path, fresh: Database) -> tuple[int, int]:
     """Copies every readable entry of a damaged memory.db into a fresh one.
@@ -932,6 +1081,12 @@ def _tags(stored: Any) -> tuple[str, ...]:
     except (ValueError, TypeError, RecursionError):
         return ()
     return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
+
+
+def _exported(kinds: Sequence[Kind]) -> str:
+    """Returns the condition for `upto`, `now` and the kinds, none for all."""
+    of_kind = f" AND e.kind IN ({_marks(kinds)})" if kinds else ""
+    return f"e.key <= ? AND (e.expires_at IS NULL OR e.expires_at > ?){of_kind}"
 
 
 def _root_as_stored(root: str | None) -> str | bytes | None:

@@ -41,6 +41,9 @@ _EMBED_BATCH = 512
 """Texts embedded at once after a change of model: enough for the embedder's way of doing many."""
 _ADD_BATCH = 512
 """Vectors handed to the index at once, about half a second: closing waits for no more."""
+_EXPORTED = 500
+_EXPORTED_BYTES = 2 << 20
+"""Entries of one page of an export, and characters of their texts: what a reply to a command may well hold."""
 _PURGE_BATCH = 500
 _RETRY_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
@@ -371,10 +374,13 @@ class LocalStore:
         vectors: NDArray[np.float32],
         *,
         request: str = "",
+        replacing: Sequence[Entry] = (),
     ) -> None:
-        """Stores all of `entries` with their vectors, (n, d), or none of them."""
         with self._sets_lock:
-            keys = self.database.add_many(namespace, entries, fingerprint, vectors, request=request)
+            gone = [entry.key for entry in replacing]
+            keys = self.database.add_many(namespace, entries, fingerprint, vectors, request=request, replacing=gone)
+            for old in replacing:
+                self._leave_sets(old.key, old.id, namespace.key, old.kind)
             for key, entry, vector in zip(keys, entries, vectors, strict=True):
                 name = _SetName(namespace.key, entry.kind, fingerprint)
                 loaded = self._sets.get(name)
@@ -382,7 +388,9 @@ class LocalStore:
                     expires = np.inf if entry.expires_at is None else entry.expires_at
                     loaded.append(key, vector, entry.created_at, expires)
                 self._note_pending(name, key, entry.id)
-            if self._unscrubbed is not None:
+            if replacing:
+                self._scrub([text for e in replacing for text in (e.task, e.answer, *e.tags)], wait=True)
+            elif self._unscrubbed is not None:
                 self._scrub((), wait=False)
         self._wake.set()
 
@@ -475,6 +483,39 @@ class LocalStore:
         if done:
             self._wake.set()
         return done
+
+    # --- transfer
+
+    def last_key(self) -> int:
+        return self.database.last_key()
+
+    def fingerprints(self) -> dict[str, int]:
+        return self.database.fingerprints()
+
+    def count_for_export(self, namespaces: Sequence[int], kinds: Sequence[Kind], upto: int, now: float) -> int:
+        return self.database.count_for_export(namespaces, kinds, upto, now)
+
+    def export_page(
+        self, namespace: int, kinds: Sequence[Kind], fingerprint: str | None, *, after: int, upto: int, now: float
+    ) -> list[tuple[Entry, bytes | None]]:
+        return self.database.export_page(
+            namespace, kinds, fingerprint, after=after, upto=upto, now=now, most=_EXPORTED, most_bytes=_EXPORTED_BYTES
+        )
+
+    def feedback_page(self, namespace: int, *, after: int) -> list[tuple[int, str, Observation]]:
+        return self.database.feedback_page(namespace, after=after, most=_EXPORTED)
+
+    def add_feedback(self, said: Sequence[tuple[str, Observation]]) -> int:
+        return self.database.add_feedback(said)
+
+    def found(self, ids: Sequence[str]) -> dict[str, tuple[int, Entry]]:
+        return self.database.found(ids)
+
+    def merged(self, namespace: Namespace) -> list[tuple[str | None, str | None]]:
+        return self.database.merged(namespace)
+
+    def add_merged(self, namespace: Namespace, name: str | None, root: str | None) -> bool:
+        return self.database.add_merged(namespace, name, root)
 
     # --- the index, in a thread of its own
 
