@@ -47,6 +47,23 @@ class Store(Protocol):
     ) -> None:
         """Stores an entry with its vector, (d,), and with it the identity of the request."""
 
+    def add_many(
+        self,
+        namespace: Namespace,
+        entries: Sequence[NewEntry],
+        fingerprint: str,
+        vectors: NDArray[np.float32],
+        *,
+        request: str = "",
+        replacing: Sequence[Entry] = (),
+    ) -> None:
+        """Stores all of `entries` with their vectors, (n, d), or none of them.
+
+        Args:
+            request: The identity of the request.
+            replacing: Entries of the namespace that are deleted in the same moment, texts and all.
+        """
+
     def written_by(self, request: str) -> str | None:
         """Returns the id of the entry that a request has written or deleted, or None."""
 
@@ -133,6 +150,43 @@ class Store(Protocol):
             progress: Called with how many are done and how many there were.
             stop: Asked between batches; true ends early, and nothing done is lost.
         """
+
+    def last_key(self) -> int:
+        """Returns the key of the newest entry, 0 where there is none."""
+
+    def fingerprints(self) -> dict[str, int]:
+        """Returns every embedder's fingerprint with its number of vectors, the first known first."""
+
+    def count_for_export(self, namespaces: Sequence[int], kinds: Sequence[Kind], upto: int, now: float) -> int:
+        """Returns how many entries `export_page` yields for these namespaces."""
+
+    def export_page(
+        self, namespace: int, kinds: Sequence[Kind], fingerprint: str | None, *, after: int, upto: int, now: float
+    ) -> list[tuple[Entry, bytes | None]]:
+        """Returns some entries that are not expired, by key, with their vectors as float16, little-endian.
+
+        Args:
+            namespace: Its key.
+            kinds: Only these; none for all.
+            fingerprint: Whose vectors; None for none.
+            after: Only entries with a larger key; the last one's leads to the next page.
+            upto: Only entries with this key or a smaller one.
+        """
+
+    def feedback_page(self, namespace: int, *, after: int) -> list[tuple[int, str, Observation]]:
+        """Returns some feedback as (its key, hash of the query, what was said), oldest first."""
+
+    def add_feedback(self, said: Sequence[tuple[str, Observation]]) -> int:
+        """Stores feedback as (hash of the query, what was said) where there is none on that query yet."""
+
+    def found(self, ids: Sequence[str]) -> dict[str, tuple[int, Entry]]:
+        """Returns namespace key and entry of those ids that are there, whichever namespace they are in."""
+
+    def merged(self, namespace: Namespace) -> list[tuple[str | None, str | None]]:
+        """Returns the names and roots that lead to a namespace since others were merged into it."""
+
+    def add_merged(self, namespace: Namespace, name: str | None, root: str | None) -> bool:
+        """Lets a name and a root lead to a namespace, unless one of them leads somewhere already."""
 
     def close(self) -> None:
         """Gives the storage directory free."""
