@@ -11,10 +11,11 @@ import sys
 
 def main() -> int:
     """Runs the pipe, or the command that is named; returns the exit code."""
-    if len(sys.argv) == 1:
+    toolset = _toolset(sys.argv[1:])
+    if len(sys.argv) == 1 or toolset is not None:
         from subconscious_mcp.pipe import run
 
-        return run()
+        return run(toolset)
     if sys.argv[1] == "hook":
         import gc
 
@@ -27,6 +28,15 @@ def main() -> int:
     from subconscious_mcp.cli import main as command_line
 
     return command_line()
+
+
+def _toolset(arguments: list[str]) -> str | None:
+    """Returns NAME of `--toolset NAME` or `--toolset=NAME` where that is all that is said."""
+    if len(arguments) == 2 and arguments[0] == "--toolset":
+        return arguments[1]
+    if len(arguments) == 1 and arguments[0].startswith("--toolset="):
+        return arguments[0].partition("=")[2]
+    return None
 
 
 if __name__ == "__main__":

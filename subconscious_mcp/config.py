@@ -41,6 +41,7 @@ class Config:
         engine: A background process may serve all windows; otherwise each serves itself.
         engine_idle_seconds: How long the engine waits for a client before it ends.
         engine_transport: `unix`, `tcp`, or `auto`: Unix sockets where there are any.
+        toolset: Which tools a client is offered: `cache`, `notes`, or `all`.
     """
 
     home: Path
@@ -61,6 +62,7 @@ class Config:
     engine_transport: str
     max_error: float | None
     feedback_tool: bool
+    toolset: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("engine_transport", "auto", _choice("auto", "unix", "tcp"), "how pipes reach the engine"),
     Setting("max_error", None, _max_error, "share of wrong answers that is borne of an entry with feedback"),
     Setting("feedback_tool", False, _boolean, "offer the tool `feedback` to agents"),
+    Setting("toolset", "cache", _choice(*locate.TOOLSETS), "which tools clients are offered"),
 )
 _NULLABLE = {"default_ttl_seconds", "max_error", "namespace", "storage_dir", "models_dir"}
 
@@ -285,6 +288,8 @@ def resolve(environ: Mapping[str, str] | None = None) -> Resolved:
     origins: dict[str, Origin] = {}
     for setting in SETTINGS:
         origins[setting.name] = _resolve_one(setting, env, written, config_file)
+    if origins["toolset"].value == "notes":
+        _take_notes_settings(origins, env)
     values = {name: origin.value for name, origin in origins.items()}
     for name, below in (("storage_dir", "data"), ("models_dir", "models")):
         # What the file says is relative to the file; what the environment says, to where one stands.
@@ -293,6 +298,20 @@ def resolve(environ: Mapping[str, str] | None = None) -> Resolved:
         values[name] = path
         origins[name] = Origin(path, origins[name].source)
     return Resolved(Config(home=home, **values), origins, tuple(warnings), config_file)
+
+
+def _take_notes_settings(origins: dict[str, Origin], env: Mapping[str, str]) -> None:
+    """Takes the variables of the personal notes' first server, and its collection where no namespace is asked for.
+
+    Notes are about a person and not about a project, so no namespace is derived.
+    """
+    for name, variable in locate.NOTES_VARIABLES.items():
+        given = env.get(variable, "")
+        if given.strip() and not origins[name].source.startswith("env"):
+            setting = next(one for one in SETTINGS if one.name == name)
+            origins[name] = Origin(_parsed(setting, given, f"The environment variable {variable}"), f"env {variable}")
+    if origins["namespace"].value is None:
+        origins["namespace"] = Origin(locate.NOTES_NAMESPACE, "default of the toolset")
 
 
 def _absolute(text: str, base: Path | None) -> Path:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from subconscious_mcp.identity import INSTRUCTIONS, SERVER_NAME, SERVER_VERSION
+from subconscious_mcp.identity import SERVER_VERSION, instructions, server_name
 from subconscious_mcp.wire import End, Event, Oversized, Wire
 
 if TYPE_CHECKING:
@@ -64,12 +64,16 @@ class EarlySession:
         wire: The connection.
         session: Returns who carries out the calls; waits for it to be made.
         sdk_ready: Asked after each event; true ends the early session.
+        toolset: Which tools the session will offer, for the handshake, which does not wait for them.
     """
 
-    def __init__(self, wire: Wire, session: Callable[[], Session], sdk_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, wire: Wire, session: Callable[[], Session], sdk_ready: Callable[[], bool], toolset: str = "cache"
+    ) -> None:
         self._wire = wire
         self._session = session
         self._sdk_ready = sdk_ready
+        self._toolset = toolset
         self.handover = Handover()
         self._version: str | None = None
         self._pool = ThreadPoolExecutor(EARLY_THREADS, thread_name_prefix="subconscious-early")
@@ -152,7 +156,7 @@ class EarlySession:
         self._version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
         self.handover.replay.append(line)
         self.handover.answered = request_id
-        self._reply(request_id, initialize_result(self._version))
+        self._reply(request_id, initialize_result(self._version, self._toolset))
         return True
 
     def _answer(self, request_id: Any, make: Callable[[], dict[str, Any]]) -> None:
@@ -170,14 +174,18 @@ class EarlySession:
         self._wire.send({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
-def initialize_result(version: str) -> dict[str, Any]:
+def initialize_result(version: str, toolset: str) -> dict[str, Any]:
     """Returns the result of the handshake at a protocol version."""
-    info: dict[str, Any] = {"name": SERVER_NAME, "version": SERVER_VERSION}
+    info: dict[str, Any] = {"name": server_name(toolset), "version": SERVER_VERSION}
     return {
         "protocolVersion": version,
-        "capabilities": {"tools": {"listChanged": False}},
+        "capabilities": {
+            "prompts": {"listChanged": False},
+            "resources": {"subscribe": False, "listChanged": False},
+            "tools": {"listChanged": False},
+        },
         "serverInfo": info,
-        "instructions": INSTRUCTIONS,
+        "instructions": instructions(toolset),
     }
 
 
@@ -188,9 +196,12 @@ def call_result(session: Session, name: str, arguments: Any, number: int) -> dic
         number: The number of the request's line.
     """
     reply = session.call(name, arguments, number)
-    result: dict[str, Any] = {"content": [{"type": "text", "text": reply.text}], "isError": reply.payload is None}
-    if reply.payload is not None:
-        result["structuredContent"] = reply.payload
+    result: dict[str, Any] = {
+        "content": [{"type": "text", "text": text} for text in reply.texts],
+        "isError": reply.payload is None,
+    }
+    if reply.structured is not None:
+        result["structuredContent"] = reply.structured
     return result
 
 

@@ -274,7 +274,7 @@ class Engine:
             error = fault
             self._host.serve(wire, lambda: self._host.fault_session(config, error))
             return
-        self._host.serve(wire, lambda: self._host.session(config, derived, client))
+        self._host.serve(wire, lambda: self._host.session(config, derived, client), config.toolset)
 
     # --- the commands
 

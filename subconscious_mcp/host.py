@@ -131,11 +131,12 @@ class Host:
 
         return Session(config, Derived("default", None, "no settings"), refuse)
 
-    def serve(self, wire: Wire, make_session: Callable[[], Session]) -> None:
+    def serve(self, wire: Wire, make_session: Callable[[], Session], toolset: str = "cache") -> None:
         """Serves a connection until its end, and until every call has its reply.
 
         Args:
             make_session: Returns its session; may wait.
+            toolset: Of the session, for the handshake, which does not wait for it.
         """
         session: Future[Session] = Future()
 
@@ -150,7 +151,7 @@ class Host:
         try:
             threading.Thread(target=make, name="subconscious-session", daemon=True).start()
             wire.start()
-            early = EarlySession(wire, session.result, self._sdk_there.is_set)
+            early = EarlySession(wire, session.result, self._sdk_there.is_set, toolset)
             early.serve()
             if isinstance(early.handover.waiting, End):
                 # Over before the SDK was needed: it is not imported only to say goodbye.

@@ -17,6 +17,10 @@ ENV_PREFIX = "SUBCONSCIOUS_"
 ON_WORDS = ("1", "true", "yes", "on")
 OFF_WORDS = ("0", "false", "no", "off")
 MAX_NAMESPACE_CHARS = 200
+TOOLSETS = ("cache", "notes", "all")
+NOTES_NAMESPACE = "personal_memory"
+NOTES_VARIABLES = {"storage_dir": "MCP_MEMORY_PATH", "namespace": "MCP_MEMORY_COLLECTION"}
+"""Settings of ours by the variables that stand for them with the toolset `notes`."""
 
 
 def home_folder(environ: Mapping[str, str]) -> str:
@@ -72,6 +76,8 @@ def written_settings(home: str) -> dict[str, Any]:
 def storage_folder(environ: Mapping[str, str], home: str, written: Mapping[str, Any]) -> str:
     """Returns the storage directory: environment over config.json over the default."""
     given = environ.get(ENV_PREFIX + "STORAGE_DIR", "").strip()
+    if not given and asked_toolset(environ, written) == "notes":
+        given = environ.get(NOTES_VARIABLES["storage_dir"], "").strip()
     if given:
         return absolute(given)
     text = written.get("storage_dir")
@@ -85,6 +91,11 @@ def engine_wanted(environ: Mapping[str, str], written: Mapping[str, Any]) -> boo
     given = environ.get(ENV_PREFIX + "ENGINE", "").strip().lower()
     value = given or written.get("engine", True)
     return str(value).strip().lower() not in OFF_WORDS
+
+
+def asked_toolset(environ: Mapping[str, str], written: Mapping[str, Any]) -> str:
+    """Returns the toolset that the settings ask for, in lower case; `config` checks it."""
+    return str(environ.get(ENV_PREFIX + "TOOLSET", "").strip() or written.get("toolset", "cache")).strip().lower()
 
 
 def namespace_name(raw: Any) -> str:

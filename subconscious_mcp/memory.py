@@ -195,6 +195,11 @@ class Memory:
         """Whether the model is loaded."""
         return self._embedder is not None
 
+    @property
+    def folder(self) -> Path:
+        """The storage directory."""
+        return self._folder
+
     def now(self) -> float:
         """Returns the time by the memory's clock, seconds since the epoch."""
         return self._clock()

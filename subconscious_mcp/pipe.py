@@ -43,8 +43,15 @@ EXIT_BUSY = 75
 START_LOCK = "engine.start"
 
 
-def run() -> int:
-    """Serves one client; returns the exit code."""
+def run(toolset: str | None = None) -> int:
+    """Serves one client; returns the exit code.
+
+    Args:
+        toolset: What the command line asks for, before what the settings do.
+    """
+    if toolset is not None:
+        # As a variable, so that the engine hears of it as of every setting of this window.
+        os.environ[locate.ENV_PREFIX + "TOOLSET"] = toolset
     # What this process writes is its user's business alone.
     os.umask(0o077)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -524,11 +531,17 @@ def surroundings() -> dict[str, Any]:
     Paths are absolute: the engine stands elsewhere, and may have another home folder.
     """
     env = {name: value for name, value in os.environ.items() if name.startswith(locate.ENV_PREFIX)}
-    if "CLAUDE_PROJECT_DIR" in os.environ:
-        env["CLAUDE_PROJECT_DIR"] = os.environ["CLAUDE_PROJECT_DIR"]
+    for name in ("CLAUDE_PROJECT_DIR", *locate.NOTES_VARIABLES.values()):
+        if name in os.environ:
+            env[name] = os.environ[name]
     try:
         env[locate.ENV_PREFIX + "HOME"] = locate.home_folder(os.environ)
-        for name in ("CLAUDE_PROJECT_DIR", locate.ENV_PREFIX + "STORAGE_DIR", locate.ENV_PREFIX + "MODELS_DIR"):
+        for name in (
+            "CLAUDE_PROJECT_DIR",
+            locate.ENV_PREFIX + "STORAGE_DIR",
+            locate.ENV_PREFIX + "MODELS_DIR",
+            locate.NOTES_VARIABLES["storage_dir"],
+        ):
             if env.get(name, "").strip():
                 env[name] = locate.absolute(env[name].strip())
     except OSError:

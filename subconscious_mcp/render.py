@@ -9,6 +9,8 @@ from subconscious_mcp.records import Contrast, DriftReport, Echoes, Near, Recall
 
 Payload = dict[str, Any]
 """JSON values only."""
+Payloads = list[Payload]
+"""What a tool that returns several results returns."""
 
 WHOLE = 1 << 62
 """A bound that cuts nothing."""

@@ -23,6 +23,7 @@ import anyio.to_thread
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 
@@ -34,7 +35,7 @@ from subconscious_mcp.early_session import (
     error_reply,
     takes_arguments,
 )
-from subconscious_mcp.identity import INSTRUCTIONS, SERVER_NAME, SERVER_VERSION
+from subconscious_mcp.identity import SERVER_VERSION, instructions, server_name
 from subconscious_mcp.session import Session
 from subconscious_mcp.wire import End, Event, Oversized, Wire
 
@@ -69,12 +70,45 @@ def build_server(session: Session) -> Server[Any]:
         )
         return types.CallToolResult.model_validate(result)
 
+    async def list_resources(
+        context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        listed = [types.Resource.model_validate(one) for one in session.resource_descriptions()]
+        return types.ListResourcesResult(resources=listed)
+
+    async def list_templates(
+        context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        listed = [types.ResourceTemplate.model_validate(one) for one in session.template_descriptions()]
+        return types.ListResourceTemplatesResult(resource_templates=listed)
+
+    async def read_resource(
+        context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        read = await anyio.to_thread.run_sync(session.read, uri, limiter=limiter, abandon_on_cancel=True)
+        if read.text is None:
+            code = types.INVALID_PARAMS if read.unknown else types.INTERNAL_ERROR
+            raise MCPError(code, read.error or "Error.", {"uri": uri})
+        contents = types.TextResourceContents(uri=uri, mime_type=read.mime_type, text=read.text)
+        return types.ReadResourceResult(contents=[contents])
+
+    async def list_prompts(
+        context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        # None yet; clients ask nevertheless, and some take a refusal for a fault.
+        return types.ListPromptsResult(prompts=[])
+
     return Server(
-        SERVER_NAME,
+        server_name(session.toolset),
         version=SERVER_VERSION,
-        instructions=INSTRUCTIONS,
+        instructions=instructions(session.toolset),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+        on_list_prompts=list_prompts,
     )
 
 

@@ -35,7 +35,7 @@ def serve(config: Config, derived: Derived, because: str = "") -> NoReturn:
         log.warning("Serving in this process: %s.", because)
     host = Host(config.storage_dir, command=SERVER)
     host.start(config)
-    host.serve(wire, lambda: host.session(config, derived))
+    host.serve(wire, lambda: host.session(config, derived), config.toolset)
     host.close()
     _leave(0)
 

@@ -13,9 +13,9 @@ from subconscious_mcp.config import Config
 from subconscious_mcp.errors import ConfigError, InvalidArgument, SubconsciousError
 from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.namespaces import Derived
-from subconscious_mcp.render import Payload
-from subconscious_mcp.toolsets.cache import cache_tools
-from subconscious_mcp.toolsets.feedback import feedback_tools
+from subconscious_mcp.render import Payload, Payloads
+from subconscious_mcp.resources import Resource, ResourceTemplate, find, resources_of, templates_of
+from subconscious_mcp.toolsets import tools_of
 from subconscious_mcp.toolsets.tool import Tool
 
 log = logging.getLogger(__name__)
@@ -25,15 +25,40 @@ log = logging.getLogger(__name__)
 class Reply:
     """What a tool call came to: a payload, or an error in one line."""
 
-    payload: Payload | None
+    payload: Payload | Payloads | None
     error: str | None = None
 
     @property
-    def text(self) -> str:
-        """The compact text that the model reads."""
+    def texts(self) -> list[str]:
+        """The compact texts that the model reads: of several results one each."""
         if self.payload is None:
-            return self.error or "Error."
-        return json.dumps(self.payload, ensure_ascii=False, separators=(",", ":"))
+            return [self.error or "Error."]
+        several = self.payload if isinstance(self.payload, list) else [self.payload]
+        return [json.dumps(one, ensure_ascii=False, separators=(",", ":")) for one in several]
+
+    @property
+    def text(self) -> str:
+        """The same as one text, a line for each result."""
+        return "\n".join(self.texts)
+
+    @property
+    def structured(self) -> Payload | None:
+        """The same as one JSON object; several results stand under `result`."""
+        return {"result": self.payload} if isinstance(self.payload, list) else self.payload
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What reading a resource came to: its text, or an error in one line.
+
+    Attributes:
+        unknown: There is no such resource.
+    """
+
+    text: str | None
+    mime_type: str = ""
+    error: str | None = None
+    unknown: bool = False
 
 
 class Session:
@@ -53,11 +78,38 @@ class Session:
         self._memory = memory
         self._scope: Scope | None = None
         self._lock = threading.Lock()
-        self.tools: dict[str, Tool] = {tool.name: tool for tool in (*cache_tools(config), *feedback_tools(config))}
+        self.toolset = config.toolset
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in tools_of(config)}
+        self._resources: tuple[Resource, ...] = resources_of(config)
+        self._templates: tuple[ResourceTemplate, ...] = templates_of(config)
 
     def descriptions(self) -> list[dict[str, Any]]:
         """Returns the tools as `tools/list` shows them."""
         return [tool.description() for tool in self.tools.values()]
+
+    def resource_descriptions(self) -> list[dict[str, Any]]:
+        """Returns the resources as `resources/list` shows them."""
+        return [resource.description() for resource in self._resources]
+
+    def template_descriptions(self) -> list[dict[str, Any]]:
+        """Returns the templates as `resources/templates/list` shows them."""
+        return [template.description() for template in self._templates]
+
+    def read(self, uri: str) -> Read:
+        """Reads one resource; never raises, because a client waits for the reply."""
+        try:
+            found = find(uri, self._resources, self._templates)
+            if found is None:
+                return Read(None, error="There is no such resource.", unknown=True)
+            resource, value = found
+            memory = self._memory()
+            return Read(resource.read(memory, self._scope_on(memory), value), resource.mime_type)
+        except SubconsciousError as error:
+            log.error("%s cannot be read: %s", uri[:60], error)
+            return Read(None, error=str(error))
+        except Exception as error:
+            log.exception("Reading a resource failed.")
+            return Read(None, error=f"An internal error ({type(error).__name__}) ended it; see logs/server.log.")
 
     def call(self, name: str, arguments: Any, number: int = 0) -> Reply:
         """Carries out one tool call; never raises, because a client waits for the reply.

@@ -18,6 +18,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "config",
             "namespaces",
             "exact_search",
+            "full_text",
             "feedback",
             "hnsw_files",
             "model_layout",
@@ -50,6 +51,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "model_sources",
             "vectors",
             "database",
+            "full_text_index",
             "storage_lock",
             "store",
             "logs",
@@ -60,11 +62,13 @@ LAYERS: tuple[frozenset[str], ...] = (
     ),
     frozenset({"inbox", "injected_files", "echo_log", "local_store", "settings_file", "hook_clients"}),
     frozenset({"drift", "memory"}),
-    frozenset({"opening", "doctor", "learning", "tuning", "ingest", "ambient", "install_hooks"}),
+    frozenset({"opening", "doctor", "learning", "notes", "tuning", "ingest", "ambient", "install_hooks"}),
     frozenset(
         {
             "render",
             "learning_payloads",
+            "note_payloads",
+            "resources",
             "tuning_plot",
             "verbs",
             "tables",
@@ -75,6 +79,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "toolsets.parameters",
             "toolsets.cache",
             "toolsets.feedback",
+            "toolsets.notes",
         }
     ),
     frozenset({"session", "early_session", "sdk_session", "host", "server", "engine", "pipe", "hooks"}),

@@ -241,7 +241,11 @@ def test_the_handshake_is_answered_alike_early_and_by_the_sdk(
     assert replies[0]["protocolVersion"] == given
     assert replies[0]["serverInfo"]["name"] == "subconscious-mcp"
     assert replies[0]["instructions"]
-    assert replies[0]["capabilities"] == {"tools": {"listChanged": False}}
+    assert replies[0]["capabilities"] == {
+        "prompts": {"listChanged": False},
+        "resources": {"subscribe": False, "listChanged": False},
+        "tools": {"listChanged": False},
+    }
 
 
 @pytest.mark.parametrize("way", ["pipes", "process"])

@@ -7,6 +7,7 @@ what it takes, and never repeats the value.
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import json
 import math
@@ -46,6 +47,55 @@ def texts(name: str, about: str) -> Parameter:
     """An optional list of texts."""
     schema = {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}], "default": None}
     return Parameter(name, about, schema, 'a list of texts, such as ["a", "b"]', _read_texts)
+
+
+def optional_text(name: str, about: str) -> Parameter:
+    """An optional text."""
+    return Parameter(name, about, {"type": "string", "default": ""}, "a text", _read_text)
+
+
+def choice(name: str, about: str, choices: Sequence[str], default: str | None) -> Parameter:
+    """An optional word of a few; None stands for no choice."""
+
+    def read(raw: Any) -> str:
+        word = raw.strip().lower() if isinstance(raw, str) else ""
+        if word not in choices:
+            raise ValueError
+        return word
+
+    schema: dict[str, Any] = {"type": "string", "enum": list(choices)}
+    if default is not None:
+        schema["default"] = default
+    return Parameter(name, about, schema, f"one of {', '.join(choices)}", read)
+
+
+def moment(name: str, about: str, *, ends: bool = False) -> Parameter:
+    """An optional date or time, read into seconds since the epoch; a bare date is its first or its last moment."""
+
+    def read(raw: Any) -> float:
+        return _read_moment(raw, ends)
+
+    takes = "a date such as 2026-11-30, or a time such as 2026-11-30T18:00:00Z"
+    return Parameter(name, about, {"type": "string"}, takes, read)
+
+
+def limit(name: str, about: str, high: int, default: int) -> Parameter:
+    """An optional whole number from 1 on, whose refusal also says what validators of JSON schemas say."""
+    plain = whole(name, about, 1, high, default)
+
+    def read(raw: Any) -> int:
+        value = _whole_reader(-(2**53), 2**53)(raw)
+        if value < 1:
+            raise OutOfBounds("Input should be greater than or equal to 1.")
+        if value > high:
+            raise OutOfBounds(f"Input should be less than or equal to {high}.")
+        return value
+
+    return Parameter(name, about, plain.schema, plain.takes, read)
+
+
+class OutOfBounds(ValueError):
+    """A value of the right kind that is too small or too large; its text says so in other words."""
 
 
 def whole(name: str, about: str, low: int, high: int, default: int) -> Parameter:
@@ -114,6 +164,8 @@ def read_arguments(parameters: Sequence[Parameter], arguments: Any) -> dict[str,
             continue
         try:
             values[parameter.name] = None if given is None else parameter.read(given)
+        except OutOfBounds as error:
+            raise InvalidArgument(f"{parameter.name} takes {parameter.takes}.", str(error)) from None
         except (ValueError, OverflowError, RecursionError):
             raise InvalidArgument(f"{parameter.name} takes {parameter.takes}.") from None
     return values
@@ -157,6 +209,23 @@ def _whole_reader(low: int, high: int) -> Callable[[Any], int]:
         return int(value)
 
     return read
+
+
+def _read_moment(raw: Any, ends: bool) -> float:
+    if isinstance(raw, (int, float)) and not isinstance(raw, bool):
+        return _number(raw)
+    if not isinstance(raw, str):
+        raise ValueError
+    said = raw.strip()
+    try:
+        day = datetime.date.fromisoformat(said)
+    except ValueError:
+        # Python 3.10 knows no Z.
+        when = datetime.datetime.fromisoformat(said[:-1] + "+00:00" if said[-1:] in ("Z", "z") else said)
+        # Without an offset it is the user's own time.
+        return when.timestamp()
+    start = datetime.datetime.combine(day, datetime.time.min)
+    return (start + datetime.timedelta(days=1)).timestamp() - 1e-6 if ends else start.timestamp()
 
 
 def _read_share(raw: Any) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from subconscious_mcp.memory import Memory, Scope
-from subconscious_mcp.render import Payload
+from subconscious_mcp.render import Payload, Payloads
 from subconscious_mcp.toolsets.parameters import Parameter, input_schema, read_arguments
 
 
@@ -25,7 +25,7 @@ class Tool:
     title: str
     about: str
     parameters: tuple[Parameter, ...]
-    run: Callable[[Memory, Scope, dict[str, Any]], Payload]
+    run: Callable[[Memory, Scope, dict[str, Any]], Payload | Payloads]
     reads_only: bool = False
     destroys: bool = False
 

@@ -1,0 +1,249 @@
+"""Notes: what a user said, kept and found again by meaning and by words.
+
+A note is one text (an entry's task; its answer is empty). Of kind `note` it is of a moment, of kind `fact` it
+holds until another takes its place, which `supersede` does. The verbs are siblings of `memory`'s.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from subconscious_mcp import hybrid, verification
+from subconscious_mcp.arguments import MAX_ID_CHARS, MAX_TASK_CHARS, checked_tags, checked_text
+from subconscious_mcp.errors import InvalidArgument
+from subconscious_mcp.memory import Memory, Scope
+from subconscious_mcp.records import NOTES, Contrast, Entry, Filters, Kind, Near, NewEntry
+
+MAX_LIMIT = 50
+MAX_RECENT = 100
+MAX_SOURCE_CHARS = 500
+CONTRADICTION = 0.75
+"""Similarity from which a stored note is about the same thing, so that a contrast with it is worth telling. Source:
+the lower end of what `remember` calls a near-duplicate."""
+_LOOKED_AT = 8
+"""Near notes that are looked at for contradictions: half a millisecond each."""
+_TOLD = 3
+_FROM_VECTORS = 100
+"""Notes that the vectors contribute to the candidates. Source: see `hybrid`."""
+_FROM_WORDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A note that says something else of the same thing.
+
+    Attributes:
+        near: The note, and how near it is.
+        contrasts: What differs, the strongest first.
+    """
+
+    near: Near
+    contrasts: tuple[Contrast, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What `add` or `supersede` came to."""
+
+    entry_id: str
+    contradictions: tuple[Contradiction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A note that was found.
+
+    Attributes:
+        similarity: Cosine of query and note, 0..1.
+        parts: What its place in the order is made of.
+    """
+
+    entry: Entry
+    similarity: float
+    parts: hybrid.Parts
+
+
+def add(
+    memory: Memory,
+    scope: Scope,
+    content: str,
+    *,
+    tags: Sequence[str] = (),
+    source: str = "",
+    kind: Kind = "note",
+) -> Noted:
+    """Stores a note.
+
+    Args:
+        kind: `note` for what was said at a moment, `fact` for what holds from now on.
+
+    Returns:
+        Its id, and the notes that contradict it.
+
+    Raises:
+        InvalidArgument: An argument is blank, too long, or no kind of note.
+    """
+    entry = _new(memory, content, tags, source, _checked_kind(kind))
+    if scope.request and (written := memory.store.written_by(scope.request)) is not None:
+        return Noted(written)
+    vector = memory.vector(entry.task)
+    fingerprint = memory.embedder().fingerprint
+    found = _contradictions(memory, scope, entry.task)
+    memory.store.add(scope.namespace, entry, fingerprint, vector, request=scope.request)
+    return Noted(entry.id, found)
+
+
+def supersede(
+    memory: Memory,
+    scope: Scope,
+    entry_id: str,
+    content: str,
+    *,
+    tags: Sequence[str] | None = None,
+    source: str | None = None,
+) -> Noted | None:
+    """Stores a note in the place of another, which is kept and no longer returned.
+
+    Args:
+        tags: None takes those of the old one.
+        source: None takes that of the old one.
+
+    Returns:
+        The new note's id; None where the namespace has no such live note.
+
+    Raises:
+        InvalidArgument: An argument is blank or too long, or the entry is no note.
+    """
+    old = note(memory, scope, entry_id)
+    if scope.request and (written := memory.store.written_by(scope.request)) is not None:
+        return Noted(written)
+    if old is None or old.archived_at is not None:
+        return None
+    entry = _new(
+        memory, content, old.tags if tags is None else tags, old.source if source is None else source, old.kind
+    )
+    found = tuple(one for one in _contradictions(memory, scope, entry.task) if one.near.entry.id != old.id)
+    done = memory.store.supersede(
+        scope.namespace,
+        old.id,
+        entry,
+        memory.embedder().fingerprint,
+        memory.vector(entry.task),
+        request=scope.request,
+        at=memory.now(),
+    )
+    return Noted(entry.id, found) if done else None
+
+
+def note(memory: Memory, scope: Scope, entry_id: str) -> Entry | None:
+    """Returns a note by its id, archived or not; None where there is none.
+
+    Raises:
+        InvalidArgument: The id is blank or that of an entry which is no note.
+    """
+    entry = memory.store.entry(scope.namespace, checked_text("entry_id", entry_id, MAX_ID_CHARS).strip())
+    if entry is not None and entry.kind not in NOTES:
+        raise InvalidArgument(f"entry_id takes the id of a note; this is an entry of kind {entry.kind}.")
+    return entry
+
+
+def search(
+    memory: Memory,
+    scope: Scope,
+    query: str,
+    *,
+    limit: int = 5,
+    filters: Filters | None = None,
+    kinds: Sequence[Kind] = NOTES,
+) -> list[Hit]:
+    """Finds notes by meaning and by words, the best first.
+
+    Candidates are the nearest by vector and the best by words, together, so that an identifier is found which no
+    vector would find. Nothing relevant means nothing returned.
+
+    Raises:
+        InvalidArgument: An argument is blank or out of range.
+    """
+    checked_text("query", query, MAX_TASK_CHARS)
+    checked_limit(limit, MAX_LIMIT)
+    filters = filters or Filters()
+    store, namespace, now = memory.store, scope.namespace, memory.now()
+    vector, fingerprint = memory.vector(query), memory.embedder().fingerprint
+    near = store.nearest(namespace, kinds, fingerprint, vector, _FROM_VECTORS, now=now, filters=filters)
+    matched = store.matching(namespace, kinds, query, _FROM_WORDS, now=now, filters=filters)
+    similar = {one.entry.key: one.similarity for one in near}
+    words = {one.key: one.score for one in matched}
+    ranked = hybrid.rank(
+        similar
+        | store.similarities(namespace, kinds, fingerprint, vector, [key for key in words if key not in similar]),
+        words,
+        limit,
+    )
+    entries = store.entries([one.key for one in ranked])
+    return [Hit(entries[one.key], one.similarity, one.parts) for one in ranked if one.key in entries]
+
+
+def recent(
+    memory: Memory, scope: Scope, *, limit: int = 10, filters: Filters | None = None, kinds: Sequence[Kind] = NOTES
+) -> list[Entry]:
+    """Returns the newest notes, newest first.
+
+    Raises:
+        InvalidArgument: `limit` is out of range.
+    """
+    checked_limit(limit, MAX_RECENT)
+    return memory.store.recent(scope.namespace, kinds, limit, now=memory.now(), filters=filters or Filters())
+
+
+def count(memory: Memory, scope: Scope) -> int:
+    """Returns how many notes there are."""
+    return memory.store.count(scope.namespace, NOTES, memory.now())
+
+
+def tag_counts(memory: Memory, scope: Scope) -> dict[str, int]:
+    """Returns how many notes bear each tag."""
+    return memory.store.tag_counts(scope.namespace, NOTES, memory.now())
+
+
+def folder(memory: Memory) -> Path:
+    """Returns where the notes are kept."""
+    return memory.folder
+
+
+def checked_limit(limit: int, most: int) -> int:
+    """Returns `limit` if it is from 1 to `most`.
+
+    Raises:
+        InvalidArgument: It is not.
+    """
+    if not 1 <= limit <= most:
+        raise InvalidArgument(f"limit takes a whole number from 1 to {most}.")
+    return limit
+
+
+def _new(memory: Memory, content: str, tags: Sequence[str], source: str, kind: Kind) -> NewEntry:
+    checked_text("content", content, MAX_TASK_CHARS)
+    if source.strip():
+        checked_text("source", source, MAX_SOURCE_CHARS)
+    return NewEntry(uuid.uuid4().hex, kind, content, "", memory.now(), None, checked_tags(tags), source.strip())
+
+
+def _checked_kind(kind: Kind) -> Kind:
+    if kind not in NOTES:
+        raise InvalidArgument(f"kind takes one of {', '.join(NOTES)}.")
+    return kind
+
+
+def _contradictions(memory: Memory, scope: Scope, content: str) -> tuple[Contradiction, ...]:
+    found = memory.store.nearest(
+        scope.namespace, NOTES, memory.embedder().fingerprint, memory.vector(content), _LOOKED_AT, now=memory.now()
+    )
+    apart = (
+        Contradiction(near, verification.told(content, near.entry.task))
+        for near in found
+        if near.similarity >= CONTRADICTION
+    )
+    return tuple(one for one in apart if one.contrasts)[:_TOLD]
