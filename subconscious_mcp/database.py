@@ -7,6 +7,7 @@ write's trip to the disk. Errors of SQLite leave this module as `StorageError`s.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import threading
@@ -20,11 +21,14 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from subconscious_mcp import full_text_index
 from subconscious_mcp.errors import InvalidArgument, StorageBusy, StorageDamaged, StorageError, StorageFull
 from subconscious_mcp.exact_search import as_stored
 from subconscious_mcp.namespaces import short_hash
-from subconscious_mcp.records import Entry, Kind, Namespace, NewEntry, Observation
+from subconscious_mcp.records import Entry, Filters, Kind, Namespace, NewEntry, Observation
 from subconscious_mcp.schema import MIGRATIONS
+
+log = logging.getLogger(__name__)
 
 DATABASE_FILE = "memory.db"
 BUSY_SECONDS = 10.0
@@ -37,6 +41,8 @@ FEEDBACK_WINDOW = 200
 REQUEST_SECONDS = 3600.0
 """How long it is remembered which request wrote what."""
 _COLUMNS = "e.key, e.id, e.kind, e.task, e.answer, e.created_at, e.expires_at, e.tags, e.source"
+_COLUMNS += ", e.archived_at, e.superseded_by"
+_LIVE = "e.archived_at IS NULL AND (e.expires_at IS NULL OR e.expires_at > ?)"
 _HEADER_BYTES = 100
 _TREE_PAGES = {2: 12, 5: 12, 10: 8, 13: 8}
 """The pages of SQLite's trees by their first byte, and the length of their headers."""
@@ -46,6 +52,8 @@ _TRACE_BYTES = 16
 enough not to be met in others."""
 
 _MOST_TRACES = 128
+_FIRST_MATCHES = 200
+"""Entries asked of the full-text index at first; more where so many are of other namespaces or filtered away."""
 _MAX_VARIABLES = 500
 """Parameters a statement: below the 999 of the oldest SQLite that Python 3.10 may meet."""
 
@@ -103,8 +111,10 @@ class Database:
                 opened.append(self._connect(len(migrations)))
                 self._writer = opened[0]
                 self._migrate(migrations)
+                self._full_text = self._prepare_full_text()
                 opened.append(self._connect(len(migrations)))
                 self._reader = opened[1]
+                self._words = full_text_index.FullTextSearch(self._read, self._full_text)
             except BaseException:
                 for connection in opened:
                     connection.close()
@@ -143,6 +153,21 @@ class Database:
                 for statement in migrations[number - 1]:
                     self._writer.execute(statement)
                 self._writer.execute(f"PRAGMA user_version = {number}")
+
+    def _prepare_full_text(self) -> full_text_index.Features:
+        able = full_text_index.features(self._writer)
+        if not self._writer.execute("SELECT 1 FROM sqlite_master WHERE name = 'full_text_state'").fetchone():
+            # A file of an earlier step, which has no notes.
+            return full_text_index.Features((), erases=False)
+        if len(able.tables) < 2:
+            log.warning(
+                "This Python's SQLite lacks %s: notes are found by meaning only%s.",
+                "trigrams (it is older than 3.34)" if able.tables else "FTS5",
+                " and by whole words" if able.tables else "",
+            )
+        with self._transaction() as write:
+            full_text_index.prepare(write, able)
+        return able
 
     def close(self) -> None:
         """Closes both connections; the write-ahead log is merged into the file."""
@@ -322,38 +347,96 @@ class Database:
             replacing: Keys of entries that are deleted in the same transaction.
         """
         stored = as_stored(vectors)
-        keys = []
         with self._transaction() as write:
-            for some in _portions(replacing):
-                write.execute(f"DELETE FROM entries WHERE key IN ({_marks(some)})", some)
             if request:
                 self._note_request(write, request, entries[0].id)
             model = self._fingerprint_key(write, fingerprint)
-            for entry, vector in zip(entries, stored, strict=True):
-                cursor = write.execute(
-                    "INSERT INTO entries (id, namespace, kind, task, answer, created_at, expires_at, tags, source)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        entry.id,
-                        namespace.key,
-                        entry.kind,
-                        entry.task,
-                        entry.answer,
-                        entry.created_at,
-                        entry.expires_at,
-                        json.dumps(entry.tags, ensure_ascii=False),
-                        entry.source,
-                    ),
-                )
-                key = int(cursor.lastrowid or 0)
-                write.executemany(
-                    "INSERT INTO tags (tag, entry) VALUES (?, ?)", [(tag, key) for tag in dict.fromkeys(entry.tags)]
-                )
-                write.execute(
-                    "INSERT INTO vectors (fingerprint, entry, vector) VALUES (?, ?, ?)", (model, key, vector.tobytes())
-                )
-                keys.append(key)
-        return keys
+            return [
+                self._insert(write, namespace, entry, model, vector)
+                for entry, vector in zip(entries, stored, strict=True)
+            ]
+
+    def _insert(
+        self, write: sqlite3.Connection, namespace: Namespace, entry: NewEntry, model: int, vector: NDArray[np.float16]
+    ) -> int:
+        cursor = write.execute(
+            "INSERT INTO entries (id, namespace, kind, task, answer, created_at, expires_at, tags, source)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                entry.id,
+                namespace.key,
+                entry.kind,
+                entry.task,
+                entry.answer,
+                entry.created_at,
+                entry.expires_at,
+                json.dumps(entry.tags, ensure_ascii=False),
+                entry.source,
+            ),
+        )
+        key = int(cursor.lastrowid or 0)
+        write.executemany(
+            "INSERT INTO tags (tag, entry) VALUES (?, ?)", [(tag, key) for tag in dict.fromkeys(entry.tags)]
+        )
+        write.execute(
+            "INSERT INTO vectors (fingerprint, entry, vector) VALUES (?, ?, ?)", (model, key, vector.tobytes())
+        )
+        return key
+
+    def archive(self, namespace: Namespace, entry_id: str, *, superseded_by: str = "", at: float) -> int | None:
+        """Keeps a live entry out of all results from now on; returns its key, or None where there is none."""
+        with self._transaction() as write:
+            return self._archive(write, namespace, entry_id, superseded_by, at)
+
+    def _archive(
+        self, write: sqlite3.Connection, namespace: Namespace, entry_id: str, superseded_by: str, at: float
+    ) -> int | None:
+        row = write.execute(
+            f"SELECT e.key FROM entries e WHERE e.id = ? AND e.namespace = ? AND {_LIVE}", (entry_id, namespace.key, at)
+        ).fetchone()
+        if row is None:
+            return None
+        write.execute(
+            "UPDATE entries SET archived_at = ?, superseded_by = ? WHERE key = ?", (at, superseded_by, row[0])
+        )
+        return int(row[0])
+
+    def restore(self, namespace: Namespace, entry_id: str) -> int | None:
+        """Lets an archived entry be found again; returns its key, or None where there is none."""
+        with self._transaction() as write:
+            row = write.execute(
+                "SELECT key FROM entries WHERE id = ? AND namespace = ? AND archived_at IS NOT NULL",
+                (entry_id, namespace.key),
+            ).fetchone()
+            if row is None:
+                return None
+            write.execute("UPDATE entries SET archived_at = NULL, superseded_by = '' WHERE key = ?", row)
+        return int(row[0])
+
+    def supersede(
+        self,
+        namespace: Namespace,
+        old_id: str,
+        new: NewEntry,
+        fingerprint: str,
+        vector: NDArray[np.float32],
+        *,
+        request: str = "",
+        at: float,
+    ) -> tuple[int, int] | None:
+        """Stores an entry and archives the one whose place it takes: both or neither.
+
+        Returns:
+            The keys of the old and of the new one; None where there is no such live entry.
+        """
+        stored = as_stored(vector)
+        with self._transaction() as write:
+            old = self._archive(write, namespace, old_id, new.id, at)
+            if old is None:
+                return None
+            if request:
+                self._note_request(write, request, new.id)
+            return old, self._insert(write, namespace, new, self._fingerprint_key(write, fingerprint), stored)
 
     def delete(self, keys: Sequence[int], *, request: str = "", entry_id: str = "") -> None:
         """Deletes entries with their tags and vectors; their bytes are overwritten with zeros.
@@ -397,6 +480,9 @@ class Database:
             False if another program reads the database just now; the text may still be there.
         """
         with self._write_lock, self._translated():
+            if self._full_text.tables and full_text_index.is_stale(self._writer):
+                with self._transaction() as write:
+                    full_text_index.drop_deleted_words(write, self._full_text)
             if not self._empty_log(wait):
                 return False
             if self._has_traces(texts):
@@ -485,11 +571,94 @@ class Database:
     def count(self, namespace: Namespace, kinds: Sequence[Kind], now: float) -> int:
         """Returns how many live entries of these kinds there are."""
         rows = self._read(
-            f"SELECT count(*) FROM entries WHERE namespace = ? AND kind IN ({_marks(kinds)})"
-            " AND (expires_at IS NULL OR expires_at > ?)",
+            f"SELECT count(*) FROM entries e WHERE e.namespace = ? AND e.kind IN ({_marks(kinds)}) AND {_LIVE}",
             (namespace.key, *kinds, now),
         )
         return int(rows[0][0])
+
+    def recent(
+        self, namespace: Namespace, kinds: Sequence[Kind], limit: int, *, now: float, filters: Filters
+    ) -> list[Entry]:
+        """Returns live entries, the newest first."""
+        condition, values = _condition(filters)
+        found: list[Entry] = []
+        for kind in dict.fromkeys(kinds):
+            # One kind at a time, so that the index gives the order and no more is read than is returned.
+            rows = self._read(
+                f"SELECT {_COLUMNS} FROM entries e WHERE e.namespace = ? AND e.kind = ? AND {_LIVE} AND {condition}"
+                " ORDER BY e.created_at DESC, e.key DESC LIMIT ?",
+                (namespace.key, kind, now, *values, limit),
+            )
+            found += [_entry(row) for row in rows]
+        found.sort(key=lambda entry: (-entry.created_at, -entry.key))
+        return found[:limit]
+
+    def beside(self, keys: Sequence[int], now: float) -> dict[int, tuple[int | None, int | None]]:
+        """Returns the keys of the live entries before and after each entry, of the same namespace, kind and source."""
+        found: dict[int, tuple[int | None, int | None]] = {}
+        order = "n.namespace = e.namespace AND n.kind = e.kind AND n.source = e.source AND n.source != ''"
+        live = "n.archived_at IS NULL AND (n.expires_at IS NULL OR n.expires_at > ?)"
+        sides = ", ".join(
+            f"(SELECT n.key FROM entries n WHERE {order} AND (n.created_at, n.key) {sign} (e.created_at, e.key)"
+            f" AND {live} ORDER BY n.created_at {way}, n.key {way} LIMIT 1)"
+            for sign, way in (("<", "DESC"), (">", "ASC"))
+        )
+        for some in _portions(keys):
+            rows = self._read(
+                f"SELECT e.key, {sides} FROM entries e WHERE e.key IN ({_marks(some)})", (now, now, *some)
+            )
+            found.update({key: (before, after) for key, before, after in rows})
+        return found
+
+    def tag_counts(self, namespace: Namespace, kinds: Sequence[Kind], now: float) -> dict[str, int]:
+        """Returns how many live entries of these kinds bear each tag."""
+        return dict(
+            self._read(
+                "SELECT t.tag, count(*) FROM entries e JOIN tags t ON t.entry = e.key"
+                f" WHERE e.namespace = ? AND e.kind IN ({_marks(kinds)}) AND {_LIVE} GROUP BY t.tag ORDER BY t.tag",
+                (namespace.key, *kinds, now),
+            )
+        )
+
+    def filtered(self, namespace: Namespace, kind: Kind, filters: Filters) -> NDArray[np.int64]:
+        """Returns the keys, (n,) int64, of the entries of a kind that a filter lets through."""
+        condition, values = _condition(filters)
+        rows = self._read(
+            f"SELECT e.key FROM entries e WHERE e.namespace = ? AND e.kind = ? AND {condition} ORDER BY e.key",
+            (namespace.key, kind, *values),
+        )
+        return np.array([row[0] for row in rows], dtype=np.int64)
+
+    # --- full text
+
+    def matching(
+        self, namespace: Namespace, kinds: Sequence[Kind], query: str, k: int, *, now: float, filters: Filters
+    ) -> list[tuple[int, float]]:
+        """Returns key and score (bm25, higher is better) of the k live entries that match a query best."""
+        wanted = max(_FIRST_MATCHES, 4 * k)
+        while True:
+            ranked, whole = self._words.ranked(query, wanted)
+            found: list[tuple[int, float]] = []
+            for start in range(0, len(ranked), _MAX_VARIABLES - 100):
+                some = ranked[start : start + _MAX_VARIABLES - 100]
+                live = self._live([key for key, _ in some], namespace, kinds, now, filters)
+                found += [pair for pair in some if pair[0] in live]
+                if len(found) >= k:
+                    return found[:k]
+            if whole:
+                return found
+            wanted *= 8
+
+    def _live(
+        self, keys: Sequence[int], namespace: Namespace, kinds: Sequence[Kind], now: float, filters: Filters
+    ) -> set[int]:
+        condition, values = _condition(filters)
+        rows = self._read(
+            f"SELECT e.key FROM entries e WHERE e.key IN ({_marks(keys)}) AND e.namespace = ?"
+            f" AND e.kind IN ({_marks(kinds)}) AND {_LIVE} AND {condition}",
+            (*keys, namespace.key, *kinds, now, *values),
+        )
+        return {row[0] for row in rows}
 
     def tagged(self, namespace: Namespace, kind: Kind, tags: Sequence[str]) -> NDArray[np.int64]:
         """Returns the keys, (n,) int64, of entries that bear at least one of the tags."""
@@ -540,10 +709,12 @@ class Database:
         keys: NDArray[np.int64] | None = None,
         after: int = 0,
         limit: int = -1,
+        archived: bool = False,
     ) -> VectorSet:
         """Returns the vectors of a set, or of those entries of it that `keys` names.
 
         Args:
+            archived: Those of archived entries too.
             after: Only entries with a larger key, for reading a large set in pages.
             limit: How many at most; -1 for all.
         """
@@ -553,6 +724,7 @@ class Database:
             sql = (
                 "SELECT e.key, v.vector, e.created_at, e.expires_at FROM entries e"
                 " JOIN vectors v ON v.fingerprint = ? AND v.entry = e.key WHERE e.namespace = ? AND e.kind = ?"
+                + ("" if archived else " AND e.archived_at IS NULL")
             )
             if keys is None:
                 rows = self._read(sql + " AND e.key > ? ORDER BY e.key LIMIT ?", (model, namespace, kind, after, limit))
@@ -578,7 +750,8 @@ class Database:
         model = self._known_fingerprint(fingerprint)
         rows = self._read(
             "SELECT n.key, n.name, n.root, e.kind, count(*) FROM vectors v JOIN entries e ON e.key = v.entry"
-            " JOIN namespaces n ON n.key = e.namespace WHERE v.fingerprint = ? GROUP BY n.key, e.kind",
+            " JOIN namespaces n ON n.key = e.namespace WHERE v.fingerprint = ? AND e.archived_at IS NULL"
+            " GROUP BY n.key, e.kind",
             (model,),
         )
         return [(_namespace(key, name, root), kind, count) for key, name, root, kind, count in rows]
@@ -589,7 +762,7 @@ class Database:
         return dict(
             self._read(
                 "SELECT e.id, e.key FROM entries e JOIN vectors v ON v.fingerprint = ? AND v.entry = e.key"
-                " WHERE e.namespace = ? AND e.kind = ?",
+                " WHERE e.namespace = ? AND e.kind = ? AND e.archived_at IS NULL",
                 (model, namespace, kind),
             )
         )
@@ -758,9 +931,9 @@ class Database:
         with self._transaction() as write:
             for row in rows:
                 cursor = write.execute(
-                    "INSERT OR IGNORE INTO entries"
-                    " (id, kind, task, answer, created_at, expires_at, tags, source, namespace)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT OR IGNORE INTO entries (id, kind, task, answer, created_at, expires_at, tags, source,"
+                    " archived_at, superseded_by, namespace)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (*row[:6], json.dumps(_tags(row[6]), ensure_ascii=False), *row[7:]),
                 )
                 if cursor.rowcount == 1:
@@ -951,13 +1124,13 @@ def salvage(damaged: Path, fresh: Database) -> tuple[int, int]:
         _salvage_merged(source, namespaces, fresh)
         rows: list[Any] = []
         ids: dict[int, str] = {}
-        for row in _readable(source, "entries", _COLUMNS.replace("e.", "") + ", namespace"):
+        for row in _readable(source, "entries", _columns_of(source)):
             if row is None or not _is_sound(row):
                 lost += 1
                 continue
-            if row[9] not in namespaces:
-                namespaces[row[9]] = fresh.namespace(f"salvaged-{row[9]}", None)
-            rows.append((*row[1:9], namespaces[row[9]].key))
+            if row[11] not in namespaces:
+                namespaces[row[11]] = fresh.namespace(f"salvaged-{row[11]}", None)
+            rows.append((*row[1:11], namespaces[row[11]].key))
             ids[row[0]] = row[1]
             if len(rows) == _MAX_VARIABLES:
                 copied += fresh._copy(rows)
@@ -992,13 +1165,22 @@ def _salvage_feedback(source: sqlite3.Connection, ids: Mapping[int, str], fresh:
     fresh._copy_feedback(said)
 
 
+def _columns_of(source: sqlite3.Connection) -> str:
+    """Returns the columns of an entry and its namespace, as a file of any version has them."""
+    known = {row[1] for row in source.execute("PRAGMA table_info(entries)")}
+    columns = _COLUMNS.replace("e.", "")
+    if "archived_at" not in known:
+        columns = columns.replace("archived_at", "NULL").replace("superseded_by", "''")
+    return f"{columns}, namespace"
+
+
 def _is_sound(row: Sequence[Any]) -> bool:
     """Returns whether a row of a damaged file holds what an entry may hold."""
     return (
-        all(isinstance(text, str) for text in (*row[1:5], row[8]))
+        all(isinstance(text, str) for text in (*row[1:5], row[8], row[10]))
         and row[2] in get_args(Kind)
         and isinstance(row[5], (int, float))
-        and (row[6] is None or isinstance(row[6], (int, float)))
+        and all(at is None or isinstance(at, (int, float)) for at in (row[6], row[9]))
     )
 
 
@@ -1067,7 +1249,7 @@ def _as_storage_error(error: sqlite3.DatabaseError, path: Path, busy_seconds: fl
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    return Entry(row[0], row[1], row[2], row[3], row[4], row[5], row[6], _tags(row[7]), row[8])
+    return Entry(row[0], row[1], row[2], row[3], row[4], row[5], row[6], _tags(row[7]), *row[8:])
 
 
 def _observation(entry_id: str, *stored: Any) -> Observation:
@@ -1112,6 +1294,23 @@ def _pieces(text: str) -> Iterator[bytes]:
         piece = raw[start : start + _TRACE_BYTES]
         if len(piece) >= _TRACE_BYTES // 4:
             yield piece
+
+
+def _condition(filters: Filters) -> tuple[str, list[Any]]:
+    """Returns what a filter asks of `entries e`, as SQL, and its values."""
+    asked, values = ["1"], list[Any]()
+    if filters.tags:
+        asked.append(f"e.key IN (SELECT t.entry FROM tags t WHERE t.tag IN ({_marks(filters.tags)}))")
+        values += filters.tags
+    for condition, value in (
+        ("e.created_at >= ?", filters.since),
+        ("e.created_at <= ?", filters.until),
+        ("e.source = ?", filters.source),
+    ):
+        if value is not None:
+            asked.append(condition)
+            values.append(value)
+    return " AND ".join(asked), values
 
 
 def _marks(values: Sequence[Any]) -> str:

@@ -25,7 +25,17 @@ from numpy.typing import NDArray
 from subconscious_mcp.database import Database, VectorSet
 from subconscious_mcp.errors import IndexUnreadable, StorageError, SubconsciousError
 from subconscious_mcp.exact_search import ExactVectors
-from subconscious_mcp.records import Entry, Kind, Namespace, Near, NewEntry, Observation
+from subconscious_mcp.records import (
+    READ_BY_WORDS,
+    Entry,
+    Filters,
+    Kind,
+    Matched,
+    Namespace,
+    Near,
+    NewEntry,
+    Observation,
+)
 from subconscious_mcp.storage_lock import StorageLock
 from subconscious_mcp.vectors import ChromaIndex
 
@@ -64,7 +74,7 @@ ones in 6 of 12 builds, also when none of them is quite equal. Source: half of t
 
 _MOST_CANDIDATES = 4096
 """Above this many ids, reading all vectors in order is faster than looking them up."""
-_COLLECTION = re.compile(r"(memory|note|episode|chunk)\.(\d+)\.([0-9a-f]{12})")
+_COLLECTION = re.compile(r"(memory|note|fact|episode|chunk)\.(\d+)\.([0-9a-f]{12})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +229,38 @@ class LocalStore:
         self, namespace: Namespace, entry: Entry, fingerprint: str, vector: NDArray[np.float32]
     ) -> float | None:
         name = _SetName(namespace.key, entry.kind, fingerprint)
-        one = self._read(name, np.array([entry.key], dtype=np.int64), len(vector))
+        one = self._read(name, np.array([entry.key], dtype=np.int64), len(vector), archived=True)
         found = one.search(vector, 1, now=-math.inf)
         return found[0][1] if found else None
+
+    def similarities(
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        fingerprint: str,
+        vector: NDArray[np.float32],
+        keys: Sequence[int],
+    ) -> dict[int, float]:
+        found: dict[int, float] = {}
+        for kind in kinds if keys else ():
+            name = _SetName(namespace.key, kind, fingerprint)
+            some = self._read(name, np.array(keys, dtype=np.int64), len(vector), archived=True)
+            found.update(some.search(vector, len(some), now=-math.inf))
+        return found
+
+    def entries(self, keys: Sequence[int]) -> dict[int, Entry]:
+        return self.database.entries(keys)
+
+    def recent(
+        self, namespace: Namespace, kinds: Sequence[Kind], limit: int, *, now: float, filters: Filters | None = None
+    ) -> list[Entry]:
+        return self.database.recent(namespace, kinds, limit, now=now, filters=filters or Filters())
+
+    def beside(self, keys: Sequence[int], *, now: float | None = None) -> dict[int, tuple[int | None, int | None]]:
+        return self.database.beside(keys, -math.inf if now is None else now)
+
+    def tag_counts(self, namespace: Namespace, kinds: Sequence[Kind], now: float) -> dict[str, int]:
+        return self.database.tag_counts(namespace, kinds, now)
 
     def note_feedback(self, namespace: Namespace, query: str, observation: Observation) -> bool:
         return self.database.note_feedback(namespace, query, observation)
@@ -242,6 +281,7 @@ class LocalStore:
         *,
         now: float,
         tags: Sequence[str] = (),
+        filters: Filters | None = None,
     ) -> list[Near]:
         self.last_used = time.monotonic()
         wanted = k
@@ -249,19 +289,48 @@ class LocalStore:
             found: dict[int, float] = {}
             for kind in kinds:
                 name = _SetName(namespace.key, kind, fingerprint)
-                allowed = self.database.tagged(namespace, kind, tags) if tags else None
+                allowed = self._allowed(namespace, kind, tags, filters)
                 found.update(self._search(name, vector, wanted, now, allowed))
-            entries = self.database.entries(list(found))
+            entries = {
+                key: entry for key, entry in self.database.entries(list(found)).items() if entry.archived_at is None
+            }
             gone = len(found) - len(entries)
             if not gone or len(entries) >= k or len(found) < wanted:
                 break
-            # Deleted since they were found: they must not take the places of others.
+            # Deleted or archived since they were found: they must not take the places of others.
             wanted += gone
         near = [Near(entry, found[key]) for key, entry in entries.items()]
         near.sort(key=lambda n: (-n.similarity, -n.entry.created_at, -n.entry.key))
         # The first search of a large set reads it whole, which takes a second: quiet begins behind it.
         self.last_used = time.monotonic()
         return near[:k]
+
+    def _allowed(
+        self, namespace: Namespace, kind: Kind, tags: Sequence[str], filters: Filters | None
+    ) -> NDArray[np.int64] | None:
+        """Returns the keys, (n,), that may be returned; None for all."""
+        tagged = self.database.tagged(namespace, kind, tags) if tags else None
+        if filters is None or filters == Filters():
+            return tagged
+        filtered = self.database.filtered(namespace, kind, filters)
+        return filtered if tagged is None else np.intersect1d(filtered, tagged)
+
+    def matching(
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        query: str,
+        k: int,
+        *,
+        now: float,
+        filters: Filters | None = None,
+    ) -> list[Matched]:
+        self.last_used = time.monotonic()
+        read = [kind for kind in kinds if kind in READ_BY_WORDS]
+        if k < 1 or not read:
+            return []
+        found = self.database.matching(namespace, read, query, k, now=now, filters=filters or Filters())
+        return [Matched(key, score) for key, score in found]
 
     def _search(
         self, name: _SetName, vector: NDArray[np.float32], k: int, now: float, allowed: NDArray[np.int64] | None
@@ -347,8 +416,10 @@ class LocalStore:
         last = min((similarity for key, similarity in found if key in asked), default=0.0)
         return last > found[k - 1][1] - _ROUNDING
 
-    def _read(self, name: _SetName, keys: NDArray[np.int64], dimension: int) -> ExactVectors:
-        few = self.database.vector_set(name.namespace, name.kind, name.fingerprint, dimension, keys=keys)
+    def _read(self, name: _SetName, keys: NDArray[np.int64], dimension: int, *, archived: bool = False) -> ExactVectors:
+        few = self.database.vector_set(
+            name.namespace, name.kind, name.fingerprint, dimension, keys=keys, archived=archived
+        )
         read = ExactVectors(dimension)
         read.extend(few.keys, few.vectors, few.created_at, few.expires_at)
         return read
@@ -382,17 +453,22 @@ class LocalStore:
             for old in replacing:
                 self._leave_sets(old.key, old.id, namespace.key, old.kind)
             for key, entry, vector in zip(keys, entries, vectors, strict=True):
-                name = _SetName(namespace.key, entry.kind, fingerprint)
-                loaded = self._sets.get(name)
-                if loaded is not None:
-                    expires = np.inf if entry.expires_at is None else entry.expires_at
-                    loaded.append(key, vector, entry.created_at, expires)
-                self._note_pending(name, key, entry.id)
+                self._join_sets(namespace, key, entry, fingerprint, vector)
             if replacing:
                 self._scrub([text for e in replacing for text in (e.task, e.answer, *e.tags)], wait=True)
             elif self._unscrubbed is not None:
                 self._scrub((), wait=False)
         self._wake.set()
+
+    def _join_sets(
+        self, namespace: Namespace, key: int, entry: NewEntry | Entry, fingerprint: str, vector: NDArray[np.float32]
+    ) -> None:
+        name = _SetName(namespace.key, entry.kind, fingerprint)
+        loaded = self._sets.get(name)
+        if loaded is not None:
+            expires = np.inf if entry.expires_at is None else entry.expires_at
+            loaded.append(key, vector, entry.created_at, expires)
+        self._note_pending(name, key, entry.id)
 
     def _note_pending(self, name: _SetName, key: int, entry_id: str) -> None:
         with self._state.lock:
@@ -400,6 +476,53 @@ class LocalStore:
 
     def written_by(self, request: str) -> str | None:
         return self.database.written_by(request)
+
+    def archive(self, namespace: Namespace, entry_id: str, *, superseded_by: str = "", at: float) -> bool:
+        with self._sets_lock:
+            key = self.database.archive(namespace, entry_id, superseded_by=superseded_by, at=at)
+            if key is None:
+                return False
+            self._hide(namespace, key)
+        self._wake.set()
+        return True
+
+    def _hide(self, namespace: Namespace, key: int) -> None:
+        entry = self.database.entries([key])[key]
+        self._leave_sets(key, entry.id, namespace.key, entry.kind)
+
+    def restore(self, namespace: Namespace, entry_id: str) -> bool:
+        with self._sets_lock:
+            key = self.database.restore(namespace, entry_id)
+            if key is None:
+                return False
+            kind = self.database.entries([key])[key].kind
+            # Read again where they are needed: restoring is rare, and each model has a set of its own.
+            for name in [name for name in self._sets if (name.namespace, name.kind) == (namespace.key, kind)]:
+                del self._sets[name]
+            if self._fingerprint:
+                self._note_pending(_SetName(namespace.key, kind, self._fingerprint), key, entry_id)
+        self._wake.set()
+        return True
+
+    def supersede(
+        self,
+        namespace: Namespace,
+        old_id: str,
+        new: NewEntry,
+        fingerprint: str,
+        vector: NDArray[np.float32],
+        *,
+        request: str = "",
+        at: float,
+    ) -> bool:
+        with self._sets_lock:
+            keys = self.database.supersede(namespace, old_id, new, fingerprint, vector, request=request, at=at)
+            if keys is None:
+                return False
+            self._hide(namespace, keys[0])
+            self._join_sets(namespace, keys[1], new, fingerprint, vector)
+        self._wake.set()
+        return True
 
     def forget(self, namespace: Namespace, entry_id: str, *, request: str = "") -> Entry | None:
         with self._sets_lock:

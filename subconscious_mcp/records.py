@@ -5,14 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["memory", "note", "episode", "chunk"]
-"""What an entry is: a task with its answer, a fact, a captured exchange, a piece of a document."""
+Kind = Literal["memory", "note", "fact", "episode", "chunk"]
+"""What an entry is: a task with its answer, what was noted at a moment, what holds until something else does,
+a captured exchange, a piece of a document."""
 
 CURATED: tuple[Kind, ...] = ("memory",)
 """Kinds whose answers `recall` may return."""
 
 SENSED: tuple[Kind, ...] = ("memory", "episode")
 """Kinds that `echo` reports and `stats` counts."""
+
+NOTES: tuple[Kind, ...] = ("note", "fact")
+"""Kinds that the tools for notes write and search."""
+
+READ_BY_WORDS: tuple[Kind, ...] = ("note", "fact", "chunk")
+"""Kinds that the full-text index holds. The others are found by meaning only, and writing them costs no more for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,13 @@ class NewEntry:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One remembered unit as it is stored. `key` grows with each write and orders equal times."""
+    """One remembered unit as it is stored.
+
+    Attributes:
+        key: Grows with each write and orders equal times.
+        archived_at: Seconds since the epoch from which it is kept and no longer returned; None is not archived.
+        superseded_by: Id of the entry that took its place; empty where none did.
+    """
 
     key: int
     id: str
@@ -61,6 +74,37 @@ class Entry:
     expires_at: float | None
     tags: tuple[str, ...]
     source: str = ""
+    archived_at: float | None = None
+    superseded_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What an entry must be like to be returned. The others take no place, so no filter makes results fewer.
+
+    Attributes:
+        tags: It bears at least one of them; none asks for nothing.
+        since: Seconds since the epoch; it was created then or later.
+        until: Seconds since the epoch; it was created then or earlier.
+        source: It came from exactly this.
+    """
+
+    tags: tuple[str, ...] = ()
+    since: float | None = None
+    until: float | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """An entry that shares words with a query.
+
+    Attributes:
+        score: bm25, above 0, higher is better; comparable within one search only.
+    """
+
+    key: int
+    score: float
 
 
 @dataclass(frozen=True, slots=True)

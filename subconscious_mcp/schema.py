@@ -102,4 +102,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    # 5: notes. An archived entry is kept and no longer returned; the full-text index, which is derived from the
+    # entries and made where a file is opened (`full_text_index`), notes here that deleted words are still in it
+    (
+        "ALTER TABLE entries ADD COLUMN archived_at REAL",
+        "ALTER TABLE entries ADD COLUMN superseded_by TEXT NOT NULL DEFAULT ''",
+        "DROP INDEX entries_set",
+        "CREATE INDEX entries_set ON entries (namespace, kind, key, created_at, expires_at, archived_at)",
+        "CREATE INDEX entries_recent ON entries (namespace, kind, created_at, key, expires_at, archived_at)",
+        """
+        CREATE INDEX entries_source ON entries (namespace, kind, source, created_at, key, expires_at, archived_at)
+        WHERE source != ''
+        """,
+        "CREATE TABLE full_text_state (stale INTEGER NOT NULL)",
+        "INSERT INTO full_text_state (stale) VALUES (0)",
+    ),
 )

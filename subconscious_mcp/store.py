@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from subconscious_mcp.records import Entry, Kind, Namespace, Near, NewEntry, Observation
+from subconscious_mcp.records import Entry, Filters, Kind, Matched, Namespace, Near, NewEntry, Observation
 
 
 class Store(Protocol):
@@ -77,14 +77,92 @@ class Store(Protocol):
         *,
         now: float,
         tags: Sequence[str] = (),
+        filters: Filters | None = None,
     ) -> list[Near]:
         """Returns the k nearest live entries of these kinds, best first; equal ones newest first.
 
-        With `tags` only entries that bear at least one of them; the others take no place.
+        With `tags` only entries that bear at least one of them, with `filters` only what they let through; the
+        others take no place. An archived entry is not live.
+        """
+
+    def matching(
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        query: str,
+        k: int,
+        *,
+        now: float,
+        filters: Filters | None = None,
+    ) -> list[Matched]:
+        """Returns the k live entries that share most with the words of a query, best first; equal ones newest first.
+
+        Empty where no word matches, for kinds that are not `READ_BY_WORDS`, and where SQLite has no full-text search.
+        """
+
+    def similarities(
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        fingerprint: str,
+        vector: NDArray[np.float32],
+        keys: Sequence[int],
+    ) -> dict[int, float]:
+        """Returns the cosine, 0..1, of a vector, (d,), and each of these entries that this embedder has embedded."""
+
+    def recent(
+        self, namespace: Namespace, kinds: Sequence[Kind], limit: int, *, now: float, filters: Filters | None = None
+    ) -> list[Entry]:
+        """Returns live entries, the newest first."""
+
+    def beside(self, keys: Sequence[int], *, now: float | None = None) -> dict[int, tuple[int | None, int | None]]:
+        """Returns the keys of the live entries before and after each entry, of the same namespace, kind and source.
+
+        In the order of creation, then of keys. None where there is none, and for an entry without a source.
+
+        Args:
+            now: Seconds since the epoch; what expired by then is passed over. Without it nothing counts as expired.
+        """
+
+    def tag_counts(self, namespace: Namespace, kinds: Sequence[Kind], now: float) -> dict[str, int]:
+        """Returns how many live entries of these kinds bear each tag."""
+
+    def archive(self, namespace: Namespace, entry_id: str, *, superseded_by: str = "", at: float) -> bool:
+        """Keeps a live entry out of all results from now on, `entry` and `entries` apart.
+
+        Args:
+            superseded_by: Id of the entry that takes its place.
+            at: Seconds since the epoch.
+
+        Returns:
+            Whether there was such a live entry.
+        """
+
+    def restore(self, namespace: Namespace, entry_id: str) -> bool:
+        """Lets an archived entry be found again; returns whether there was one."""
+
+    def supersede(
+        self,
+        namespace: Namespace,
+        old_id: str,
+        new: NewEntry,
+        fingerprint: str,
+        vector: NDArray[np.float32],
+        *,
+        request: str = "",
+        at: float,
+    ) -> bool:
+        """Stores an entry with its vector, (d,), and archives the one whose place it takes: both or neither.
+
+        Returns:
+            Whether there was a live entry `old_id`; nothing is stored where there was none.
         """
 
     def entry(self, namespace: Namespace, entry_id: str) -> Entry | None:
-        """Returns an entry of the namespace, or None."""
+        """Returns an entry of the namespace, archived or expired too, or None."""
+
+    def entries(self, keys: Sequence[int]) -> dict[int, Entry]:
+        """Returns the entries with these keys, archived or expired too; keys that are gone are left out."""
 
     def namespace_of(self, entry_id: str) -> Namespace | None:
         """Returns the namespace of an entry, whichever it is, or None where there is no such entry."""
