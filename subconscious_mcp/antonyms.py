@@ -295,7 +295,9 @@ sorted ordered | unsorted unordered random
 ordered | unordered
 normalize | denormalize
 nullable | required
-optional | required mandatory
+optional | required mandatory compulsory obligatory
+voluntary | compulsory mandatory obligatory
+part_time | full_time
 null | nonnull
 empty blank | full filled
 empty | nonempty
@@ -311,6 +313,9 @@ above over | below under beneath underneath
 over | under
 overflow | underflow
 before | after
+before | during
+during | after
+within | after
 earlier | later
 early | late
 earliest oldest | latest newest
@@ -746,6 +751,65 @@ able | unable
 possible | impossible
 legible | illegible
 patient | impatient
+online | in_person
+fixed | variable floating adjustable
+mild slight | severe
+acute | chronic
+benign | malignant
+viral | bacterial
+virus | bacterium bacteria
+raw uncooked | cooked
+fresh | frozen
+fresh | canned
+fresh | stale
+vegan | vegetarian
+guided | self_guided unguided
+undergraduate | graduate postgraduate
+married | single unmarried
+married | divorced
+carry_on | checked_baggage checked_luggage checked_bag
+overnight | daytime
+minimum | average
+maximum | average
+benefit | risk
+cover | exclude
+contain | free_of
+second_hand secondhand | brand_new
+abroad overseas | domestically locally
+short_term | long_term
+prevent | treat cure
+individual | company
+individual | group
+personal | business
+fastest quickest | cheapest
+cheapest | safest
+debit | credit
+income | expense
+donor | recipient
+predator | prey
+hardcover | paperback
+rural | urban
+coastal | inland
+wedding | funeral
+marriage | divorce
+depart departure | arrive arrival
+ascend | descend
+asleep | awake
+sweet | sour
+sweet | bitter
+sweet | salty savory
+blunt dull | sharp
+shallow | deep
+rent lease | buy purchase
+speaker | listener
+extrovert | introvert
+optimist | pessimist
+amateur | professional
+fiction | nonfiction
+reptile | mammal
+herbivore | carnivore
+tenant | landlord
+patient | doctor
 """
 
 _MILD = """
@@ -771,6 +835,15 @@ follow | lead
 fix repair | break
 cause | prevent
 cause | effect
+cause | cure treat heal
+cause | treatment cure remedy therapy
+symptom | treatment cure remedy therapy
+symptom | cause
+avoid | eat
+avoid | drink
+avoid | use
+avoid | choose
+avoid | take
 prevent avoid | cause
 protect | expose
 build | break

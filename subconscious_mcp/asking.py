@@ -50,6 +50,7 @@ _WANTED = tuple(
 )
 """Openings of a question for the way to do it: is there a command to."""
 
+_CHANGED = words("increase reduce raise lower limit decrease grow double change set cut boost shrink")
 _SAYS = words("i my the we our it there you your he she they this that these those a an <code> <quote>")
 _WISHES = tuple(
     f"{who} {wish} "
@@ -174,6 +175,8 @@ def _said(text: str) -> str:
         ("how", "what", "which", "tell", "explain", "show", "give", "the", "number", "reason", "whereabouts", "is")
     ):
         return ""
+    if text.startswith("how") and not _CHANGED.isdisjoint(text.split()[:8]):
+        return ""  # "How can I raise the number of": not how many.
     return next((asked for said, asked in _SAID.items() if f" {said} " in f" {text[:60]} "), "")
 
 

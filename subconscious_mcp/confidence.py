@@ -28,6 +28,10 @@ WEIGHTS = "confidence.json"
 _MOST = 300
 """Tokens of a side that are weighed. Source: a window of the embedder holds fewer."""
 
+_SHORT = 4.0
+"""Weight of words up to which each word in another's place counts in full. A long text that is told anew
+replaces many."""
+
 _TWO_SIDED = (
     "number", "version", "identifier", "date", "unit", "quoted", "path", "flag", "code", "name", "negation",
     "antonym", "direction", "order", "scope", "modality", "question", "substitution",
@@ -201,7 +205,7 @@ def _worded(comparison: Comparison) -> list[float]:
     return [
         -math.fsum(math.log(1.0 - 0.95 * strength) for strength in strengths),
         float(sum(strength >= 0.5 for strength in strengths)),
-        float(len(replaced)),
+        len(replaced) / math.sqrt(max(min(query, stored) / _SHORT, 1.0)),
         math.log1p(query_alone),
         math.log1p(stored_alone),
         math.log1p(max(query_alone, stored_alone)),

@@ -58,8 +58,8 @@ payment: paypal stripe visa mastercard amex=american_express apple_pay google_pa
     cash cheque sepa swift_transfer
 company: apple microsoft samsung sony nokia huawei xiaomi intel amd nvidia ibm oracle_corp tesla toyota honda ford
     bmw audi mercedes volkswagen uber lyft airbnb infosys tcs wipro accenture
-device: iphone ipad android_phone laptop tablet desktop smartphone smartwatch macbook chromebook xbox playstation
-    nintendo printer scanner router
+device: iphone ipad android_phone laptop tablet desktop smartphone smartwatch macbook=mac_laptop=apple_laptop chromebook
+    xbox playstation nintendo printer scanner router
 model: gpt claude gemini llama mistral bert t5 resnet chatgpt copilot deepseek qwen whisper
 machine learning: pytorch=torch tensorflow=tf keras jax sklearn=scikit_learn xgboost lightgbm catboost onnx
     huggingface=hugging_face numpy pandas polars scipy matplotlib seaborn plotly spark=pyspark dask ray_framework
@@ -193,6 +193,54 @@ testing: unit_test integration_test end_to_end_test=e2e_test smoke_test load_tes
 authentication step: authentication=authn authorization=authz
 load balancing: round_robin least_connections ip_hash
 isolation: read_committed repeatable_read serializable read_uncommitted
+age of a person: baby=infant=newborn toddler child=kid=minor teenager=teen=adolescent adult=grown_up
+    senior_citizen=pensioner=elderly
+role of a person: patient visitor=guest resident student teacher employee employer landlord tenant volunteer
+young animal: puppy kitten calf foal lamb duckling chick
+nutrient: protein carbohydrate=carb fiber=fibre salt=sodium calcium potassium magnesium zinc iodine omega_3 caffeine
+    cholesterol gluten lactose
+illness: flu=influenza covid=covid_19 asthma diabetes cancer arthritis migraine eczema psoriasis malaria measles
+    tuberculosis pneumonia bronchitis anemia hepatitis dementia=alzheimer epilepsy stroke depression anxiety
+    insomnia autism adhd ocd scoliosis gout shingles chickenpox tonsillitis sinusitis
+organ: liver kidney lung brain bladder pancreas spleen thyroid colon prostate
+medicine: ibuprofen aspirin paracetamol=acetaminophen=tylenol antibiotic antihistamine antidepressant insulin
+    penicillin amoxicillin metformin
+exam: gre gmat toefl ielts sat_exam lsat mcat driving_test bar_exam
+school: kindergarten=nursery elementary_school=primary_school middle_school high_school=secondary_school
+    university=college
+room: kitchen bathroom bedroom living_room garage attic basement=cellar balcony
+furniture: chair sofa=couch wardrobe bookshelf mattress
+clothing: shirt trousers=pants jacket coat skirt dress shoe=sneaker boot hat sock glove scarf suit
+fabric: cotton wool silk polyester linen leather denim velvet
+metal: steel aluminum=aluminium copper gold silver brass titanium platinum
+meat: beef pork chicken veal bacon ham sausage
+vegetable: potato tomato carrot onion garlic cabbage spinach broccoli cucumber lettuce pumpkin cauliflower
+way of cooking: boiled fried baked grilled steamed roasted poached smoked raw
+reading matter: book magazine newspaper website=web_site podcast comic textbook course
+show: movie=film tv_show=tv_series=television_series song album concert opera musical
+office document: slideshow=presentation spreadsheet
+dwelling: apartment=flat villa cottage bungalow dormitory
+insurance: health_insurance car_insurance=auto_insurance=vehicle_insurance home_insurance=homeowners_insurance
+    life_insurance travel_insurance pet_insurance renters_insurance
+loan: personal_loan business_loan=commercial_loan student_loan car_loan=auto_loan home_loan=mortgage payday_loan
+tax: income_tax sales_tax=vat property_tax corporate_tax=corporation_tax inheritance_tax
+visa kind: tourist_visa student_visa work_visa business_visa transit_visa
+leave: maternity_leave paternity_leave sick_leave annual_leave=vacation_leave unpaid_leave
+legal event: wedding=marriage funeral divorce adoption
+holiday: christmas=xmas easter thanksgiving halloween new_year=new_years diwali ramadan hanukkah
+shape: circle square triangle rectangle hexagon ellipse sphere cube cylinder cone pyramid
+genre: horror comedy thriller romance drama documentary western science_fiction=sci_fi fantasy musical
+fact of a country: population capital currency flag area climate religion
+fact of a word: meaning origin spelling pronunciation synonym etymology
+place that cools: fridge=refrigerator freezer
+way of going: cyclist pedestrian motorist
+race: marathon triathlon half_marathon sprint
+job title: analyst scientist consultant technician designer tester
+ticket holder: passenger driver
+channel: by_email by_phone=over_the_phone by_mail=by_post=by_letter in_person
+luggage: carry_on_bag=hand_luggage=cabin_bag=carry_on_luggage=carry_on_baggage
+    checked_bag=checked_luggage=checked_baggage
+ticket: single_ticket=one_way_ticket return_ticket=round_trip_ticket season_ticket day_ticket
 """
 
 _KINDS_OF = {
@@ -673,11 +721,95 @@ specific given
 given specified provided supplied
 certain some
 optional voluntary
+ability capacity possibility capability
+guidance advice guideline instruction
+collection compilation
+useful beneficial helpful handy
+advanced sophisticated
+custom personalized customized bespoke
+designed intended
+share distribute
+eager keen willing
+vision visual
+text textual
+builder constructor
+specify indicate
+determine decide
+furnish provide supply
+architecture structure
+support accommodate
+community collective
+enable facilitate
+augment enhance
+follow adhere
+nevertheless however nonetheless
+evaluate assess
+explore investigate examine
+progressive gradual
+designated specified
+wake_up get_up
+effect impact consequence implication
+hate detest
+scared frightened
+gift present
+job occupation
+sick unwell
+angry furious
+right accurate
+ban forbid prohibit
+gather collect
+famous renowned
+worth value
+earn make_money
+risk hazard
+mistake error
+drawback disadvantage downside
+lawyer attorney
+exam examination
+rule regulation
+necessary essential
+sufficient adequate
+typical common
+mandatory compulsory obligatory
 optimal best
 valid legitimate
 invalid incorrect
 unique distinct
 common usual
+usa united_states america american
+uk united_kingdom britain british
+germany german
+france french
+spain spanish
+italy italian
+portugal portuguese
+netherlands holland dutch
+switzerland swiss
+austria austrian
+poland polish
+sweden swedish
+norway norwegian
+denmark danish
+finland finnish
+ireland irish
+greece greek
+turkey turkish
+russia russian
+ukraine ukrainian
+china chinese
+japan japanese
+korea south_korea korean
+india indian
+pakistan pakistani
+thailand thai
+vietnam vietnamese
+australia australian
+canada canadian
+mexico mexican
+brazil brazilian
+europe european
+africa african
+asia asian
 unexpected surprising
 available accessible
 possible feasible able

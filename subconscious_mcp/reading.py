@@ -319,6 +319,8 @@ class _Reader:
             self._tokens.append(Token("<number>", text, place, value))
         elif low in ("e.g", "i.e", "a.k.a", "u.s", "u.k", "u.s.a"):
             self._tokens.append(Token(low.replace(".", ""), text, place))
+        elif re.fullmatch(_SHORTENED, text):
+            self._tokens.append(Token(stem(low.replace(".", "")), text, place))
         elif stem(low) in lexicon.product_names():
             self._tokens.append(Token(stem(low), text, place, None, True))
         elif re.fullmatch(r"[a-z]+\.[A-Z][a-z]+", text):
@@ -331,6 +333,8 @@ class _Reader:
             self._tokens.append(Token("<code>", text, place, value))
 
 
+_SHORTENED = r"(?:[A-Z][a-z]?\.){1,3}[A-Z][a-z]{0,4}"
+"""Degrees and titles with points: M.Sc, Ph.D, B.Tech."""
 _VERSIONED = words("version ver v release rev revision")
 _SERIES = words("SHA UTF ISO GPT COVID AES RSA RFC PEP MP H X ES USB HTTP IPV WIN")
 _SIGNS = {"->": "to", "=>": "to", "\u2192": "to", "&&": "and", "<": "less_than", ">": "more_than"}

@@ -8,6 +8,8 @@ from subconscious_mcp.stems import phrase_key, stem, words
 from subconscious_mcp.wording import Found
 
 _MOST = 120
+_LONG = 30
+"""Tokens of a text from which on what is linked to what is told in too many ways to be sure."""
 _REACH = 3
 """Words that belong to what a preposition leads in."""
 
@@ -56,6 +58,8 @@ def directions(query: Reading, stored: Reading, near: int) -> list[Found]:
         near: How many words of the two have no answer: the more, the less it says that two ends changed places.
     """
     mine, theirs = _links(query.tokens[:_MOST]), _links(stored.tokens[:_MOST])
+    if max(len(query.tokens), len(stored.tokens)) > _LONG:
+        near = _LONG
     for one in mine:
         for other in theirs:
             if one.role == other.role:

@@ -30,6 +30,7 @@ deny:denied denies
 die:died dies dying
 do:does did done doing
 draw:drew drawn
+egg:eggs
 eat:ate eaten
 embed:embedded embedding embeds
 fall:fell fallen
@@ -128,7 +129,7 @@ def rows(text: str) -> list[str]:
     return text.strip().replace("\n    ", " ").splitlines()
 
 
-_KEPT = words("off all less https windows aws dns sms css ios macos kubernetes redis class this")
+_KEPT = words("egg off all less https windows aws dns sms css ios macos kubernetes redis class this")
 _NO_ADVERBS = words(
     "family anomaly assembly italy weekly monthly hourly yearly nightly quarterly biweekly butterfly friendly elderly "
     "lonely lovely likely unlikely costly really early"

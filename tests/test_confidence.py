@@ -144,6 +144,18 @@ def test_long_texts_are_judged_by_what_differs() -> None:
     assert 0 <= judge(text, "Never mind. " + text[::-1], 0.5).confidence <= 1
 
 
+def test_a_long_task_may_be_told_in_many_other_words() -> None:
+    one = (
+        "Collect the readings of every sensor in the greenhouse, discard those that lie outside of the plausible "
+        "range, and draw a chart that lets the gardener spot a dry bed before noon"
+    )
+    other = (
+        "Gather the measurements of every sensor in the greenhouse, throw away those that lie outside of the credible "
+        "range, and plot a chart that helps the gardener notice a dry bed before noon"
+    )
+    assert not judge(one, other, 0.93).blocked
+
+
 def test_the_weights_belong_to_the_features() -> None:
     text = WEIGHTS.read_text(encoding="utf-8")
     model = read_model(text)

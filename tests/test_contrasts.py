@@ -24,6 +24,7 @@ DIFFERENT = {
         Keep the last 10 backups | Keep the last 100 backups
         Raise the limit to 1,000 requests | Raise the limit to 10,000 requests
         Allow two retries | Allow four retries
+        Bake the cake with three eggs | Bake the cake with one egg
         Listen on port 8080 | Listen on port 8081
         Use a 5% sample | Use a 50% sample
         Charge a fee of $20 | Charge a fee of $25
@@ -148,6 +149,10 @@ DIFFERENT = {
         Ask Martha about the budget | Ask Jonas about the budget
         Paint the button red | Paint the button green
         Is the Falcon project done? | Is the Osprey project done?
+        Are adults admitted to the pool? | Are toddlers admitted to the pool?
+        Good books about gardening | Good websites about gardening
+        Put the data on a slideshow | Put the data in a spreadsheet
+        Compare offers for a student loan | Compare offers for a car loan
         Do I need a visa for Japan? | Do I need a visa for Brazil?
     """,
     "negation": """
@@ -177,6 +182,13 @@ DIFFERENT = {
         Is the local branch clean? | Is the remote branch clean?
         Count valid addresses | Count invalid addresses
         Lock the account of a user | Unlock the account of a user
+        Is the safety course optional? | Is the safety course compulsory?
+        Recruit part-time tutors | Recruit full-time tutors
+        May I park there during the market? | May I park there after the market?
+        Which snacks should I avoid before a race? | Which snacks should I eat before a race?
+        What are the symptoms of a sprain? | What are the causes of a sprain?
+        Look after a mild rash | Look after a severe rash
+        Cook with fresh beans | Cook with canned beans
         Get the first row | Get the last row
     """,
     "direction": """
@@ -364,6 +376,8 @@ THE_SAME = {
         The UserService class | The user service class
         GitHub actions | github actions
         A PostgreSQL table | A postgresql table
+        Scholarships for an M.Sc | Scholarships for an MSc
+        Can I enrol with a Ph.D? | Can I enrol with a PhD?
         Hash passwords, e.g. with salt | Hash passwords with salt
     """,
     "name": """
@@ -378,6 +392,9 @@ THE_SAME = {
         Hotels in NYC | Hotels in New York
         Use TensorFlow | use tensorflow
         Export YAML | Export yml
+        A recipe for Chinese dumplings | A recipe for dumplings from China
+        Trains across Switzerland | Swiss trains
+        Reset my MacBook | Reset my Mac laptop
         Do I need a visa for the USA? | Do I need a visa for the United States?
     """,
     "negation": """
@@ -410,6 +427,8 @@ THE_SAME = {
         The process was cancelled | The process was canceled
         Redis takes less memory than Mongo | Mongo takes more memory than Redis
         Not enabled | Disabled
+        Is the helmet mandatory? | Is the helmet compulsory?
+        Offer guidance to interns | Offer advice to interns
     """,
     "direction": """
         Copy the files from A to B | Copy to B the files from A
@@ -474,6 +493,7 @@ THE_SAME = {
         Restart it when it hangs | Restart it if it hangs
         How do I sort a list? | What's the way to sort a list?
         Why is it slow? | Can you explain why it is slow?
+        How can we increase the number of visitors? | How do we get more visitors?
         What is the number of workers? | How many workers are there?
     """,
 }
@@ -642,6 +662,18 @@ def test_any_order_of_telling_words_can_be_compared() -> None:
         there, back = contrasts(one, other), contrasts(other, one)
         assert all(0 < contrast.strength <= 1 and contrast.query_value != contrast.stored_value for contrast in there)
         assert bool(there) == bool(back)
+
+
+def test_in_a_long_text_two_ends_change_places_without_weight() -> None:
+    one = (
+        "The loader reads each entry of the archive, hands the entry to the verifier and keeps the verifier's answer, "
+        "and when all entries are read it writes the answers to the report that the operator opens in the morning"
+    )
+    other = (
+        "The report that the operator opens in the morning holds the answers: the loader reads each entry of the "
+        "archive, the verifier answers to the entry that it was handed, and the answers are written when all are read"
+    )
+    assert all(contrast.strength < WEIGHTY for contrast in contrasts(one, other) if contrast.kind == "direction")
 
 
 def test_long_texts_are_compared_from_their_first_difference_on() -> None:
