@@ -348,6 +348,8 @@ class Database:
         """
         stored = as_stored(vectors)
         with self._transaction() as write:
+            for some in _portions(replacing):
+                write.execute(f"DELETE FROM entries WHERE key IN ({_marks(some)})", some)
             if request:
                 self._note_request(write, request, entries[0].id)
             model = self._fingerprint_key(write, fingerprint)
@@ -360,8 +362,8 @@ class Database:
         self, write: sqlite3.Connection, namespace: Namespace, entry: NewEntry, model: int, vector: NDArray[np.float16]
     ) -> int:
         cursor = write.execute(
-            "INSERT INTO entries (id, namespace, kind, task, answer, created_at, expires_at, tags, source)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO entries (id, namespace, kind, task, answer, created_at, expires_at, tags, source,"
+            " archived_at, superseded_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 entry.id,
                 namespace.key,
@@ -372,6 +374,8 @@ class Database:
                 entry.expires_at,
                 json.dumps(entry.tags, ensure_ascii=False),
                 entry.source,
+                entry.archived_at,
+                entry.superseded_by,
             ),
         )
         key = int(cursor.lastrowid or 0)

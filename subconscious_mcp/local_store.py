@@ -463,6 +463,8 @@ class LocalStore:
     def _join_sets(
         self, namespace: Namespace, key: int, entry: NewEntry | Entry, fingerprint: str, vector: NDArray[np.float32]
     ) -> None:
+        if entry.archived_at is not None:
+            return
         name = _SetName(namespace.key, entry.kind, fingerprint)
         loaded = self._sets.get(name)
         if loaded is not None:

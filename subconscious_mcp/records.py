@@ -43,6 +43,8 @@ class NewEntry:
 
     Attributes:
         expires_at: Seconds since the epoch from which it is no longer returned; None is never.
+        archived_at: Since when it is kept and not returned, for one that comes from an export; None is not archived.
+        superseded_by: Id of the entry that took its place; empty where none did.
     """
 
     id: str
@@ -53,6 +55,8 @@ class NewEntry:
     expires_at: float | None = None
     tags: tuple[str, ...] = ()
     source: str = ""
+    archived_at: float | None = None
+    superseded_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
