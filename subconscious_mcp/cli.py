@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from subconscious_mcp import __version__, ambient_commands, install_hooks_command, learning_commands
+from subconscious_mcp import __version__, ambient_commands, http_commands, install_hooks_command, learning_commands
 from subconscious_mcp.config import resolve
 from subconscious_mcp.engine_client import ask_engine, carry_out, derived_namespace
 from subconscious_mcp.errors import ConfigError, SubconsciousError, meaning
@@ -68,11 +68,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.set_defaults(run=_serve_or_print)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    serve = add_command(commands, "serve", "serve MCP over stdio, in this process", _serve)
+    http_commands.add_serve_options(parser)
+    serve = add_command(commands, "serve", "serve MCP over stdio, in this process, or over HTTP", _serve)
+    http_commands.add_serve_options(serve)
     serve.add_argument("--because", default="", help=argparse.SUPPRESS)
     add_command(commands, "demo", "try it: remember, recall a paraphrase, miss", _demo)
     _add_verbs(commands)
     learning_commands.add_commands(commands)
+    http_commands.add_commands(commands)
     _add_model(commands)
     _add_engine(commands)
     ambient_commands.add_commands(commands)
@@ -147,12 +150,16 @@ def _add_engine(commands: Any) -> None:
 def _serve_or_print(arguments: argparse.Namespace) -> int:
     if arguments.print_config:
         return _print_config(arguments)
+    if http_commands.wants_http(arguments):
+        http_commands.serve(arguments)
     from subconscious_mcp.pipe import run
 
     return run()
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    if http_commands.wants_http(arguments):
+        http_commands.serve(arguments)
     from subconscious_mcp.server import serve, serve_fault
 
     try:

@@ -41,6 +41,15 @@ class Config:
         engine: A background process may serve all windows; otherwise each serves itself.
         engine_idle_seconds: How long the engine waits for a client before it ends.
         engine_transport: `unix`, `tcp`, or `auto`: Unix sockets where there are any.
+        http_host: Address that `serve --http` listens on.
+        http_path: Path of the MCP endpoint, with a slash before and none behind.
+        http_rate_limit: Requests a minute of one user; 0 for as many as they like.
+        http_auth: `auto` asks for a token where there are any or an issuer, and off this machine; `none`, `token`
+            and `oauth` take just that.
+        http_allowed_hosts: Names by which clients may ask, besides this machine's own.
+        oauth_issuer: Authorization server whose access tokens are taken; None takes none.
+        oauth_audience: This server's name in those tokens, its address as clients know it.
+        oauth_jwks_url: Where the issuer's keys are, where its metadata does not say or another host has them.
         toolset: Which tools a client is offered: `cache`, `notes`, or `all`.
     """
 
@@ -62,6 +71,17 @@ class Config:
     engine_transport: str
     max_error: float | None
     feedback_tool: bool
+    http_host: str
+    http_port: int
+    http_path: str
+    http_max_body_bytes: int
+    http_rate_limit: int
+    http_auth: str
+    http_allowed_hosts: tuple[str, ...]
+    http_allowed_origins: tuple[str, ...]
+    oauth_issuer: str | None
+    oauth_audience: str | None
+    oauth_jwks_url: str | None
     toolset: str
 
 
@@ -178,6 +198,21 @@ def _seconds(raw: Any) -> float:
     return value
 
 
+def _texts(raw: Any) -> tuple[str, ...]:
+    # A JSON list, or what people put into an environment variable.
+    several = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
+        raise ValueError("texts, separated by commas")
+    return tuple(one.strip() for one in several if one.strip())
+
+
+def _path(raw: Any) -> str:
+    path = raw.strip().rstrip("/") if isinstance(raw, str) else ""
+    if not path.startswith("/") or not all(c.isalnum() or c in "/._~-" for c in path) or not path.isascii():
+        raise ValueError("a path like /mcp")
+    return path
+
+
 def _model_download(raw: Any) -> str:
     # People write `false` for "do not", so the words of a boolean are taken too.
     try:
@@ -223,9 +258,39 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("engine_transport", "auto", _choice("auto", "unix", "tcp"), "how pipes reach the engine"),
     Setting("max_error", None, _max_error, "share of wrong answers that is borne of an entry with feedback"),
     Setting("feedback_tool", False, _boolean, "offer the tool `feedback` to agents"),
+    Setting("http_host", "127.0.0.1", _text, "address that `serve --http` listens on"),
+    Setting("http_port", 8000, _whole(0, 65535, "a port from 0 to 65535"), "its port; 0 takes a free one"),
+    Setting("http_path", "/mcp", _path, "its path"),
+    Setting(
+        "http_max_body_bytes",
+        8 * 1024 * 1024,
+        _whole(1_000, 10**9, "a whole number of bytes from 1000"),
+        "size above which a request is refused",
+    ),
+    Setting(
+        "http_rate_limit",
+        600,
+        _whole(0, 10**9, "a whole number of requests a minute, or 0 for no limit"),
+        "requests a minute of one user, 0 for no limit",
+    ),
+    Setting("http_auth", "auto", _choice("auto", "none", "token", "oauth"), "what users must show"),
+    Setting("http_allowed_hosts", (), _texts, "names by which clients may ask, besides this machine's own"),
+    Setting("http_allowed_origins", (), _texts, "web pages that may ask, besides this machine's own"),
+    Setting("oauth_issuer", None, _text, "authorization server whose access tokens are taken"),
+    Setting("oauth_audience", None, _text, "this server's address in those tokens"),
+    Setting("oauth_jwks_url", None, _text, "where the issuer's keys are, if its metadata does not say"),
     Setting("toolset", "cache", _choice(*locate.TOOLSETS), "which tools clients are offered"),
 )
-_NULLABLE = {"default_ttl_seconds", "max_error", "namespace", "storage_dir", "models_dir"}
+_NULLABLE = {
+    "default_ttl_seconds",
+    "max_error",
+    "namespace",
+    "storage_dir",
+    "models_dir",
+    "oauth_issuer",
+    "oauth_audience",
+    "oauth_jwks_url",
+}
 
 
 def default_home(environ: Mapping[str, str] | None = None) -> Path:

@@ -20,10 +20,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from subconscious_mcp import __version__, endpoint
 from subconscious_mcp.config import Resolved, project_dir, resolve, user_home
@@ -88,21 +88,55 @@ def main(folder: str, home: str) -> NoReturn:
     os._exit(0)
 
 
+def in_this_process(resolved: Resolved, companion: Companion) -> Engine:
+    """Makes this process the engine of its storage directory, with a companion; `run` is left to the caller.
+
+    Raises:
+        StorageError: Another process holds the directory, or it cannot be used.
+    """
+    folder = resolved.config.storage_dir
+    os.environ[f"{ENV_PREFIX}HOME"] = str(resolved.config.home)
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise StorageError(f"The storage directory {folder} cannot be used: {error.strerror or error}.") from None
+    return Engine(folder, resolved, companion)
+
+
+class Companion(Protocol):
+    """Another listener that an engine serves beside its own, over the same memory."""
+
+    def start(self, host: Host, ended: Callable[[], None]) -> None:
+        """Begins to serve; `ended` is to be called when it ends, whyever it does."""
+
+    def stop(self) -> None:
+        """Asks it to finish what is under way and to end."""
+
+    def wait(self) -> None:
+        """Waits until it has ended."""
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what `engine status` tells of it."""
+
+
 class Engine:
     """The engine of a storage directory, from taking its lock to giving it free.
 
     Args:
         folder: The storage directory.
         resolved: The engine's own settings; each session has its client's.
+        companion: Served beside the pipes. Somebody started it, so the engine then ends for nobody but who stops
+            it: neither for want of clients nor for a newer version.
 
     Raises:
         StorageBusy: Another process holds the directory.
         StorageError: No socket can be opened, or the directory cannot be used.
     """
 
-    def __init__(self, folder: Path, resolved: Resolved) -> None:
+    def __init__(self, folder: Path, resolved: Resolved, companion: Companion | None = None) -> None:
         self._folder = folder
         self._config = resolved.config
+        self._companion = companion
         self._lock = _lock(folder)
         self._lock_file = _identity(folder / LOCK_FILE)
         self._since = round(time.time(), 3)
@@ -138,6 +172,8 @@ class Engine:
             signal.signal(number, lambda *_: self.stop())
         log.info("Engine %s started.", __version__)
         self._host.start(self._config)
+        if self._companion is not None:
+            self._companion.start(self._host, self.stop)
         while not self._stopping:
             ready, _, _ = select.select([self._listener, self._woken], [], [], self._pause())
             if self._listener in ready and not self._stopping and not self._accept():
@@ -171,6 +207,8 @@ class Engine:
         return True
 
     def _idle(self) -> bool:
+        if self._companion is not None:
+            return False
         with self._changed:
             quiet = time.monotonic() - self._last_used
             return not self._connections and quiet >= self._config.engine_idle_seconds
@@ -212,7 +250,11 @@ class Engine:
         # waits for the lock.
         endpoint.withdraw(str(self._folder), self._facts)
         self._listener.close()
+        if self._companion is not None:
+            self._companion.stop()
         self._host.stop()
+        if self._companion is not None:
+            self._companion.wait()
         with self._changed:
             self._changed.wait_for(lambda: not self._connections, DRAIN_SECONDS)
             # Before anything is closed: what fails from here on is no reply to anybody. The pipes
@@ -255,7 +297,9 @@ class Engine:
         if not hmac.compare_digest(str(hello.get("token", "")).encode(), token.encode()):
             return False
         gives_way = self._stopping or (
-            hello.get("hello") == "pipe" and _version(hello.get("version")) > _version(__version__)
+            self._companion is None
+            and hello.get("hello") == "pipe"
+            and _version(hello.get("version")) > _version(__version__)
         )
         _send(connection, {"engine": {"pid": os.getpid(), "version": __version__, "gives_way": gives_way}})
         if gives_way and not self._stopping:
@@ -319,6 +363,7 @@ class Engine:
             "memory_mb": _resident_mb(),
             "address": self._facts.get("socket") or f"127.0.0.1:{self._facts['port']}",
             "storage_dir": str(self._folder),
+            **(self._companion.facts() if self._companion is not None else {}),
             **self._host.memory().facts(),
         }
 

@@ -12,6 +12,7 @@
     │   ├── ModelMissing       it is not installed
     │   ├── ModelDamaged       its files are not the ones that were pinned
     │   └── ModelUnavailable   no source could deliver it
+    ├── ListenError            no socket can be opened on the address
     └── Closing                the process is ending; the call may be repeated
 
 Each carries one line for a person (`message`) and the way out (`hint`). Errors of
@@ -84,6 +85,10 @@ class ModelUnavailable(ModelError):
     """No source could deliver the model."""
 
 
+class ListenError(SubconsciousError):
+    """No socket can be opened on the address that was asked for."""
+
+
 class Closing(SubconsciousError):
     """The process is ending; the call was not carried out and may be repeated."""
 
@@ -110,6 +115,7 @@ MEANINGS: dict[type[SubconsciousError], Meaning] = {
     ModelMissing: Meaning(503, 66),
     ModelDamaged: Meaning(503, 66),
     ModelUnavailable: Meaning(503, 69),
+    ListenError: Meaning(503, 69),
     Closing: Meaning(503, 75),
     SubconsciousError: Meaning(500, 70),
 }

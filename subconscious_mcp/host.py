@@ -105,7 +105,8 @@ class Host:
         """Returns how long no client has wanted anything: none has asked, and none waits for a reply."""
         with self._wires_lock:
             quiet = [wire.quiet_seconds() for wire in self._wires]
-        return min(quiet, default=time.monotonic() - self.last_line)
+        # Also of those that have no wire here: HTTP's.
+        return min([*quiet, time.monotonic() - self.last_line])
 
     def memory(self) -> SharedMemory:
         """Returns the shared memory, waiting for the imports that it needs."""

@@ -41,7 +41,7 @@ class _Discreet(logging.Formatter):
         return f"{frames}\n{kind.__name__ if kind else 'No exception'}"
 
 
-class _PrivateFile(logging.handlers.RotatingFileHandler):
+class PrivateFile(logging.handlers.RotatingFileHandler):
     """Rotating files that only their owner reads."""
 
     def _open(self) -> TextIOWrapper:
@@ -61,7 +61,7 @@ def log_to_file(path: Path, level: str) -> None:
     handler: logging.Handler
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handler = _PrivateFile(path, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8", errors="replace")
+        handler = PrivateFile(path, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8", errors="replace")
     except OSError as error:
         # A server without a log still serves.
         handler = logging.StreamHandler(sys.stderr)

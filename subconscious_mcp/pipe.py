@@ -198,6 +198,25 @@ class Engine:
         else:
             self._start_lock = handle
 
+    def take_start(self) -> bool:
+        """Takes the right to start an engine, waiting for who has it; returns whether it came to be.
+
+        No pipe starts one until `leave_start`.
+
+        Raises:
+            OSError: The storage directory cannot be used.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while self._start_lock is None and time.monotonic() < deadline:
+            self._take_start_lock()
+            if self._start_lock is None:
+                time.sleep(POLL_SECONDS)
+        return self._start_lock is not None
+
+    def leave_start(self) -> None:
+        """Lets others start engines again."""
+        self._release_start_lock()
+
     def _release_start_lock(self) -> None:
         if self._start_lock is not None:
             os.close(self._start_lock)

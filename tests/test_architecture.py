@@ -41,6 +41,9 @@ LAYERS: tuple[frozenset[str], ...] = (
             "transcript_records",
             "injected",
             "client_settings",
+            "transfer_format",
+            "http_names",
+            "rate_limit",
         }
     ),
     frozenset(
@@ -58,11 +61,30 @@ LAYERS: tuple[frozenset[str], ...] = (
             "wire",
             "verification",
             "arguments",
+            "restoring",
+            "audit",
+            "oauth",
+            "tokens",
         }
     ),
-    frozenset({"inbox", "injected_files", "echo_log", "local_store", "settings_file", "hook_clients"}),
+    frozenset({"access", "inbox", "injected_files", "echo_log", "local_store", "settings_file", "hook_clients"}),
     frozenset({"drift", "memory"}),
-    frozenset({"opening", "doctor", "learning", "notes", "tuning", "ingest", "ambient", "install_hooks"}),
+    frozenset(
+        {
+            "opening",
+            "doctor",
+            "learning",
+            "notes",
+            "tuning",
+            "ingest",
+            "ambient",
+            "install_hooks",
+            "transfer",
+            "importing",
+            "foreign_formats",
+            "backup",
+        }
+    ),
     frozenset(
         {
             "render",
@@ -82,8 +104,19 @@ LAYERS: tuple[frozenset[str], ...] = (
             "toolsets.notes",
         }
     ),
-    frozenset({"session", "early_session", "sdk_session", "host", "server", "engine", "pipe", "hooks"}),
-    frozenset({"cli", "engine_client", "ambient_commands", "learning_commands", "install_hooks_command", "__main__"}),
+    frozenset({"session", "early_session", "sdk_session", "host", "server", "engine", "http", "pipe", "hooks"}),
+    frozenset(
+        {
+            "cli",
+            "engine_client",
+            "http_commands",
+            "ambient_commands",
+            "learning_commands",
+            "transfer_commands",
+            "install_hooks_command",
+            "__main__",
+        }
+    ),
 )
 ENGINES = {
     "chromadb": {"vectors"},
@@ -93,7 +126,10 @@ ENGINES = {
     "onnxruntime": {"embedding"},
     "tokenizers": {"embedding"},
     "huggingface_hub": {"model_sources"},
-    "mcp": {"sdk_session"},
+    "mcp": {"sdk_session", "http"},
+    "starlette": {"http"},
+    "uvicorn": {"http"},
+    "jwt": {"oauth"},
     "mcp_types": {"sdk_session"},
 }
 # Adapters may start one another: a server is its sessions, the command line starts the server.
