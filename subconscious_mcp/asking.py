@@ -26,6 +26,7 @@ _LEADS = words(
 _MANY = {"many": "how many", "much": "how much", "long": "how long", "often": "how often", "old": "how old"}
 _MANY |= {"far": "how far", "big": "how big", "large": "how big", "fast": "how fast", "tall": "how tall"}
 _TIMES = words("second minute hour day week month year")
+_QUESTION_WORDS = words("how what which")
 _OPENINGS = words("hi hello hey please so ok okay and but thanks also")
 _AUXILIARIES = words("do does did can could should would will is are was were has have am may might must shall")
 
@@ -134,6 +135,11 @@ def form(spoken: list[str]) -> str:
         heard = heard[1:]
     if not heard:
         return "do"
+    if heard[0] == "to":
+        # "To rent a van, which papers do I need?": the purpose first.
+        place = next((place for place, word in enumerate(heard[:15]) if word in _QUESTION_WORDS), None)
+        if place is not None:
+            heard = [*heard[place:], *heard[:place]]
     text = " ".join(heard)
     strong = _asked(heard) or _said(text)
     if strong:

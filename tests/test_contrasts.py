@@ -493,6 +493,7 @@ THE_SAME = {
         Restart it when it hangs | Restart it if it hangs
         How do I sort a list? | What's the way to sort a list?
         Why is it slow? | Can you explain why it is slow?
+        To rent a van, which papers do I need? | Which papers do I need to rent a van?
         How can we increase the number of visitors? | How do we get more visitors?
         What is the number of workers? | How many workers are there?
     """,
@@ -704,6 +705,21 @@ def test_the_import_does_no_work() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "0", "False"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("note", "not"), ("evening", "even"), ("egg", "eg"), ("plane", "plan"), ("theme", "them"), ("quit", "quite")],
+)
+def test_words_that_are_spelt_alike_have_stems_of_their_own(one: str, other: str) -> None:
+    assert stem(one) != stem(other)
+    assert stem(f"{one}s") == stem(one)
+
+
+def test_a_note_denies_nothing() -> None:
+    kinds = {contrast.kind for contrast in contrasts("Add a note to the ticket", "Add a comment to the ticket")}
+    assert "negation" not in kinds
+    assert contrasts("Delete the notes", "Delete all notes") == contrasts("Delete the logs", "Delete all logs")
 
 
 def test_the_tables_agree() -> None:
