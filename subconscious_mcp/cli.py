@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from subconscious_mcp import __version__, ambient_commands, http_commands, install_hooks_command, learning_commands
+from subconscious_mcp import (
+    __version__,
+    ambient_commands,
+    http_commands,
+    install_hooks_command,
+    learning_commands,
+    transfer_commands,
+)
 from subconscious_mcp.config import resolve
 from subconscious_mcp.engine_client import ask_engine, carry_out, derived_namespace
 from subconscious_mcp.errors import ConfigError, SubconsciousError, meaning
@@ -75,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     add_command(commands, "demo", "try it: remember, recall a paraphrase, miss", _demo)
     _add_verbs(commands)
     learning_commands.add_commands(commands)
+    transfer_commands.add_commands(commands)
     http_commands.add_commands(commands)
     _add_model(commands)
     _add_engine(commands)

@@ -390,6 +390,42 @@ class ChromaIndex:
                 path.chmod(0o700)
 
 
+def read_documents(
+    folder: Path, prefix: str
+) -> Iterator[tuple[str, int, list[tuple[str, str | None, dict[str, Any]]]]]:
+    """Reads what another program keeps in Chroma: its documents and their metadata, without vectors.
+
+    Args:
+        folder: Where its chroma.sqlite3 lies. Chroma may change it, so it must be a copy.
+        prefix: Only collections whose names begin with it.
+
+    Yields:
+        Name and size of a collection, and some of its documents as (id, text, metadata).
+
+    Raises:
+        IndexUnreadable: Chroma cannot read it.
+    """
+    index = ChromaIndex(folder)
+    try:
+        with _translated("read"):
+            index._client = _persistent_client(folder)
+            for found in sorted(index._client.list_collections(), key=lambda found: str(found.name)):
+                if not found.name.startswith(prefix):
+                    continue
+                # Registered as one that refuses texts: Chroma's own function would fetch a model.
+                place = index._client.get_collection(found.name, embedding_function=None)
+                size, seen = int(place.count()), 0
+                while seen < size:
+                    page = place.get(include=["documents", "metadatas"], limit=_READ_STEP, offset=seen)
+                    seen += len(page["ids"])
+                    if not page["ids"]:
+                        break
+                    rows = zip(page["ids"], page["documents"], page["metadatas"], strict=True)
+                    yield str(found.name), size, [(str(id_), text, dict(meta or {})) for id_, text, meta in rows]
+    finally:
+        index.close()
+
+
 def registered_embedding_function() -> type[MiniLMEmbeddingFunction]:
     """Returns the public embedding function after telling Chroma of it.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from subconscious_mcp import learning, learning_payloads, render, tuning
+from subconscious_mcp import learning, learning_payloads, render, transfer, tuning
 from subconscious_mcp.errors import InvalidArgument
 from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.render import Payload
@@ -80,6 +80,26 @@ def _find_namespace(memory: Memory, values: Values) -> Payload:
     return {"name": memory.find_namespace(**values)}
 
 
+def _export(memory: Memory, values: Values) -> Payload:
+    return transfer.begin_export(memory, **values)
+
+
+def _export_page(memory: Memory, values: Values) -> Payload:
+    return transfer.export_page(memory, **values)
+
+
+def _import_namespaces(memory: Memory, values: Values) -> Payload:
+    return transfer.import_namespaces(memory, **values)
+
+
+def _import_entries(memory: Memory, values: Values) -> Payload:
+    return transfer.import_entries(memory, **values)
+
+
+def _import_feedback(memory: Memory, values: Values) -> Payload:
+    return transfer.import_feedback(memory, **values)
+
+
 VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
     "remember": _remember,
     "recall": _recall,
@@ -98,6 +118,11 @@ OF_ALL_NAMESPACES: dict[str, Callable[[Memory, Values], Payload]] = {
     "find namespace": _find_namespace,
     "forget episodes": _forget_episodes,
     "wipe episodes": _wipe_episodes,
+    "export": _export,
+    "export page": _export_page,
+    "import namespaces": _import_namespaces,
+    "import entries": _import_entries,
+    "import feedback": _import_feedback,
 }
 """Verbs that open no namespace: looking must not register the folder that it is done from."""
 
