@@ -102,7 +102,7 @@ def give(memory: Memory, scope: Scope, entry_id: str, query: str, *, correct: bo
     if entry.kind not in CURATED:
         raise InvalidArgument("entry_id takes the id of an entry that recall answers with; this one is captured.")
     embedder = memory.embedder()
-    similarity = memory.store.similarity(scope.namespace, entry, embedder.fingerprint, memory.vector(query))
+    similarity = memory.store.similarity(scope.namespace, entry, embedder.fingerprint, memory.vector(scope, query))
     if similarity is None:
         raise StorageBusy("The entry is being embedded again for the model in use.", "Try again in a moment.")
     kept_back = check(query, entry.task, similarity).blocked
@@ -173,7 +173,7 @@ def _entry(memory: Memory, scope: Scope, entry_id: str) -> Entry | None:
 
 def _with_decision(memory: Memory, scope: Scope, found: Explanation, query: str) -> Explanation:
     entry, embedder = found.entry, memory.embedder()
-    similarity = memory.store.similarity(scope.namespace, entry, embedder.fingerprint, memory.vector(query))
+    similarity = memory.store.similarity(scope.namespace, entry, embedder.fingerprint, memory.vector(scope, query))
     judgement = check(query, entry.task, similarity or 0.0)
     recall = memory.look_up(scope, query, threshold=found.threshold)
     verdict = _verdict(scope, found, similarity, judgement, recall)

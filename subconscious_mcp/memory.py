@@ -174,13 +174,14 @@ class Memory:
                 self._embed_again(self._embedder)
             return self._embedder
 
-    def vector(self, task: str) -> NDArray[np.float32]:
-        """Returns the vector of a task, from those of the last tasks where it is among them.
+    def vector(self, scope: Scope, task: str) -> NDArray[np.float32]:
+        """Returns the vector of a task, from those of the namespace's last tasks where it is among them.
 
         An agent recalls a task, misses, works it out, and remembers it under the same words.
         """
-        # The hash, and not the text: what is forgotten must not stay behind for the life of an engine.
-        name = hashlib.sha256(task.encode("utf-8", "surrogatepass")).digest()
+        # The hash, and not the text: what is forgotten must not stay behind for the life of an engine. With the
+        # namespace: how fast an answer comes must not tell one user what another asked.
+        name = hashlib.sha256(f"{scope.namespace.key}\0{task}".encode("utf-8", "surrogatepass")).digest()
         with self._recent_lock:
             known = self._recent.pop(name, None)
         vector = self.embedder().embed_query(task) if known is None else known
@@ -262,7 +263,7 @@ class Memory:
         done_before = self.store.written_by(scope.request) if scope.request else None
         if done_before is not None:
             return Remembered(True, done_before, embedder.dimension)
-        vector = self.vector(task)
+        vector = self.vector(scope, task)
         now = self._clock()
         near = self.store.nearest(scope.namespace, CURATED, embedder.fingerprint, vector, 1, now=now)
         nearest = near[0] if near else None
@@ -332,7 +333,7 @@ class Memory:
         verify = scope.verify if verify is None else verify
         least = scope.threshold if threshold is None else checked_threshold(threshold)
         embedder = self.embedder()
-        vector = self.vector(task)
+        vector = self.vector(scope, task)
         now = self._clock()
         # What keeps the nearest back may let the next through.
         may_answer = max(top_k, verification.CANDIDATES) if verify or scope.max_error is not None else top_k
@@ -363,7 +364,7 @@ class Memory:
         checked_top_k(top_k)
         tags = checked_tags(tags)
         embedder = self.embedder()
-        vector = self.vector(task)
+        vector = self.vector(scope, task)
         now = self._clock()
         near = self.store.nearest(scope.namespace, SENSED, embedder.fingerprint, vector, top_k, now=now, tags=tags)
         apart = tuple(verification.told(task, one.entry.task) for one in near)
@@ -468,7 +469,7 @@ class Memory:
         """
         checked_text("task", task, MAX_TASK_CHARS)
         embedder = self.embedder()
-        vector = self.vector(task)
+        vector = self.vector(scope, task)
         now = self._clock()
 
         def above(kinds: Sequence[Kind], least: float, most: int) -> list[Near]:

@@ -89,7 +89,7 @@ def add(
     entry = _new(memory, content, tags, source, _checked_kind(kind))
     if scope.request and (written := memory.store.written_by(scope.request)) is not None:
         return Noted(written)
-    vector = memory.vector(entry.task)
+    vector = memory.vector(scope, entry.task)
     fingerprint = memory.embedder().fingerprint
     found = _contradictions(memory, scope, entry.task)
     memory.store.add(scope.namespace, entry, fingerprint, vector, request=scope.request)
@@ -131,7 +131,7 @@ def supersede(
         old.id,
         entry,
         memory.embedder().fingerprint,
-        memory.vector(entry.task),
+        memory.vector(scope, entry.task),
         request=scope.request,
         at=memory.now(),
     )
@@ -171,7 +171,7 @@ def search(
     checked_limit(limit, MAX_LIMIT)
     filters = filters or Filters()
     store, namespace, now = memory.store, scope.namespace, memory.now()
-    vector, fingerprint = memory.vector(query), memory.embedder().fingerprint
+    vector, fingerprint = memory.vector(scope, query), memory.embedder().fingerprint
     near = store.nearest(namespace, kinds, fingerprint, vector, _FROM_VECTORS, now=now, filters=filters)
     matched = store.matching(namespace, kinds, query, _FROM_WORDS, now=now, filters=filters)
     similar = {one.entry.key: one.similarity for one in near}
@@ -238,9 +238,8 @@ def _checked_kind(kind: Kind) -> Kind:
 
 
 def _contradictions(memory: Memory, scope: Scope, content: str) -> tuple[Contradiction, ...]:
-    found = memory.store.nearest(
-        scope.namespace, NOTES, memory.embedder().fingerprint, memory.vector(content), _LOOKED_AT, now=memory.now()
-    )
+    vector, fingerprint = memory.vector(scope, content), memory.embedder().fingerprint
+    found = memory.store.nearest(scope.namespace, NOTES, fingerprint, vector, _LOOKED_AT, now=memory.now())
     apart = (
         Contradiction(near, verification.told(content, near.entry.task))
         for near in found

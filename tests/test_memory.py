@@ -341,3 +341,12 @@ def test_vectors_of_only_the_last_tasks_are_kept(memory: Memory, scope: Scope, m
         memory.recall(scope, f"task {n}")
         memory.recall(scope, "task 0")
     assert len(memory._recent) == 3
+
+
+def test_a_vector_that_is_kept_is_kept_for_its_namespace(
+    memory: Memory, scope: Scope, config: Config, embedder: FakeEmbedder
+) -> None:
+    memory.recall(scope, "rotate the keys")
+    before = embedder.calls
+    memory.recall(memory.scope(config, "another", None), "rotate the keys")
+    assert embedder.calls == before + 1
