@@ -179,6 +179,8 @@ class Import:
             self._note_skipped(done)
 
     def _take_feedback(self, payload: Payload) -> None:
+        # Behind the entries that it is about: only then is known which were left out.
+        self._store_entries()
         entry_id = payload.get("entry")
         if not isinstance(entry_id, str) or entry_id in self._refused:
             # Said of an entry that was left out, which has been told.
@@ -209,8 +211,6 @@ class Import:
         self._note_skipped(done)
 
     def _store_feedback(self) -> None:
-        # Behind the entries that it is about.
-        self._store_entries()
         feedback, self._feedback = self._feedback, []
         if feedback:
             done = self._call("import feedback", {"feedback": feedback, **self._target, "dry_run": self._dry_run})

@@ -270,8 +270,8 @@ def _vector(text: Any) -> NDArray[np.float16] | None:
     if not raw or len(raw) % 2:
         return None
     vector = np.frombuffer(raw, dtype="<f2").astype(np.float16)
-    # One that is not finite says nothing of its text: it is embedded again.
-    return vector if np.isfinite(vector).all() else None
+    # One that is not finite, or nothing but zeros, says nothing of its text: it is embedded again.
+    return vector if np.isfinite(vector).all() and vector.any() else None
 
 
 # --- import: into the store
