@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from subconscious_mcp import injected_files
+from subconscious_mcp import injected_files, restoring
 from subconscious_mcp.config import Resolved, resolve
 from subconscious_mcp.engine_client import ask_engine, derived_namespace
 from subconscious_mcp.errors import ConfigError, InvalidArgument, StorageError
@@ -148,6 +148,9 @@ _DATA = (
     "chroma.sqlite3*",
     "echo_log*.jsonl*",
     "engine.json*",
+    f"{restoring.ASIDE}*",
+    f"{restoring.STAGE}*",
+    restoring.PLAN,
     "stores",
 )
 _LOGS = ("server.log*", "hook.log*")

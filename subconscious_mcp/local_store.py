@@ -36,6 +36,7 @@ from subconscious_mcp.records import (
     NewEntry,
     Observation,
 )
+from subconscious_mcp.restoring import finish
 from subconscious_mcp.storage_lock import StorageLock
 from subconscious_mcp.vectors import ChromaIndex
 
@@ -143,6 +144,8 @@ class LocalStore:
         self.folder = folder
         self._lock = lock or StorageLock(folder, command)
         try:
+            if (before := finish(folder)) is not None:
+                log.warning("A restore that was interrupted was finished; what was there before is in %s.", before)
             self.database = Database(folder)
         except BaseException:
             if lock is None:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from subconscious_mcp.config import Resolved, resolve
 from subconscious_mcp.engine_client import ask_engine, derived_namespace
-from subconscious_mcp.errors import Closing, InvalidArgument, StorageError, StorageFull
+from subconscious_mcp.errors import Closing, InvalidArgument, StorageBusy, StorageError, StorageFull
 from subconscious_mcp.terminal import add_command, model_progress, show
 
 if TYPE_CHECKING:
@@ -53,6 +53,12 @@ def add_commands(commands: Any) -> None:
         default="skip",
         help="an id that is there with other content: leave it, replace it, or store under another id (skip)",
     )
+    backing_up = add_command(commands, "backup", "copy all data, also while an engine works", _backup)
+    backing_up.add_argument("folder", type=Path, metavar="DIR", help="the folder in which backup-<time> is made")
+    backing_up.add_argument("--keep", type=int, metavar="N", help="remove older backups in DIR until N are left")
+    restoring = add_command(commands, "restore", "bring the data of a backup back", _restore)
+    restoring.add_argument("folder", type=Path, metavar="BACKUP", help="a folder backup-<time>")
+    restoring.add_argument("--force", action="store_true", help="move data that are there aside")
 
 
 # --- how a command reaches the store
@@ -253,3 +259,69 @@ def _print_report(console: Console, report: Payload) -> None:
         print_rows(console, ("", f"why, of all {count:,} (--json lists them)"), reasons)
     if "cut_off" in report:
         console.print(report["cut_off"], markup=False, soft_wrap=True)
+
+
+# --- backup and restore
+
+
+def _backup(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import backup
+
+    if arguments.keep is not None and arguments.keep < 1:
+        raise InvalidArgument("--keep takes a whole number from 1 on.")
+    with _bar("copying", "files") as tell:
+        made, removed = backup.back_up(resolve(), arguments.folder, keep=arguments.keep, progress=tell)
+    payload = {
+        "backup": str(made.folder.absolute()),
+        "entries": made.entries,
+        "bytes": made.size,
+        "files": [file.name for file in made.files],
+        "removed": [str(path) for path in removed],
+    }
+    text = (
+        f"{made.entries:,} entries, {made.size:,} bytes in {made.folder}: every file was read again and is whole.\n"
+        "The vector index is not in it: it is built anew from memory.db."
+    )
+    if removed:
+        text += f"\nRemoved: {', '.join(path.name for path in removed)}"
+    show(arguments, payload, lambda console: console.print(text, markup=False, soft_wrap=True))
+    return 0
+
+
+def _restore(arguments: argparse.Namespace) -> int:
+    from subconscious_mcp import backup
+
+    resolved = resolve()
+    engine = ask_engine(resolved, "engine status", {})
+    if engine is not None:
+        raise StorageBusy(
+            f"The engine (process {engine['pid']}) has the storage directory open.",
+            "Close the clients, run `subconscious-mcp engine stop`, then this again.",
+        )
+    with _bar("copying", "files") as tell:
+        done = backup.restore(resolved, arguments.folder, force=arguments.force, progress=tell)
+    settings = {
+        "restored": f"The settings were restored to {resolved.config_file}.",
+        "kept": f"{resolved.config_file} stays as it is; the one of the backup differs.",
+    }.get(done.settings, "")
+    payload = {
+        "restored": str(done.backup.folder.absolute()),
+        "created": done.backup.created,
+        "entries": done.backup.entries,
+        "storage_dir": str(resolved.config.storage_dir),
+        "moved_aside": None if done.aside is None else str(done.aside),
+        "settings": done.settings,
+    }
+    lines = [
+        f"{done.backup.entries:,} entries of {done.backup.created} are in {resolved.config.storage_dir}.",
+        "The vector index is built anew at the next start.",
+        settings,
+    ]
+    if done.aside is not None:
+        lines.append(
+            f"What was there before is in {done.aside}. Delete that folder when you need it no more: what you forget"
+            " from now on stays in it."
+        )
+    text = "\n".join(line for line in lines if line)
+    show(arguments, payload, lambda console: console.print(text, markup=False, soft_wrap=True))
+    return 0
