@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +53,7 @@ enough not to be met in others."""
 
 _MOST_TRACES = 128
 _FIRST_MATCHES = 200
-"""Entries asked of the full-text index at first; more where so many are of other namespaces or filtered away."""
+"""Entries of which the score is computed: those whose words weigh most."""
 _MAX_VARIABLES = 500
 """Parameters a statement: below the 999 of the oldest SQLite that Python 3.10 may meet."""
 
@@ -114,7 +114,6 @@ class Database:
                 self._full_text = self._prepare_full_text()
                 opened.append(self._connect(len(migrations)))
                 self._reader = opened[1]
-                self._words = full_text_index.FullTextSearch(self._read, self._full_text)
             except BaseException:
                 for connection in opened:
                     connection.close()
@@ -161,9 +160,9 @@ class Database:
             return full_text_index.Features((), erases=False)
         if len(able.tables) < 2:
             log.warning(
-                "This Python's SQLite lacks %s: notes are found by meaning only%s.",
+                "This Python's SQLite lacks %s: notes are found by meaning %s.",
                 "trigrams (it is older than 3.34)" if able.tables else "FTS5",
-                " and by whole words" if able.tables else "",
+                "and whole words only" if able.tables else "only",
             )
         with self._transaction() as write:
             full_text_index.prepare(write, able)
@@ -362,8 +361,8 @@ class Database:
         self, write: sqlite3.Connection, namespace: Namespace, entry: NewEntry, model: int, vector: NDArray[np.float16]
     ) -> int:
         cursor = write.execute(
-            "INSERT INTO entries (id, namespace, kind, task, answer, created_at, expires_at, tags, source,"
-            " archived_at, superseded_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO entries (id, namespace, kind, task, answer, created_at, expires_at, tags, source)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 entry.id,
                 namespace.key,
@@ -374,11 +373,12 @@ class Database:
                 entry.expires_at,
                 json.dumps(entry.tags, ensure_ascii=False),
                 entry.source,
-                entry.archived_at,
-                entry.superseded_by,
             ),
         )
         key = int(cursor.lastrowid or 0)
+        if entry.archived_at is not None:
+            values = (entry.archived_at, entry.superseded_by, key)
+            write.execute("UPDATE entries SET archived_at = ?, superseded_by = ? WHERE key = ?", values)
         write.executemany(
             "INSERT INTO tags (tag, entry) VALUES (?, ?)", [(tag, key) for tag in dict.fromkeys(entry.tags)]
         )
@@ -639,30 +639,43 @@ class Database:
         self, namespace: Namespace, kinds: Sequence[Kind], query: str, k: int, *, now: float, filters: Filters
     ) -> list[tuple[int, float]]:
         """Returns key and score (bm25, higher is better) of the k live entries that match a query best."""
-        wanted = max(_FIRST_MATCHES, 4 * k)
-        while True:
-            ranked, whole = self._words.ranked(query, wanted)
-            found: list[tuple[int, float]] = []
-            for start in range(0, len(ranked), _MAX_VARIABLES - 100):
-                some = ranked[start : start + _MAX_VARIABLES - 100]
-                live = self._live([key for key, _ in some], namespace, kinds, now, filters)
-                found += [pair for pair in some if pair[0] in live]
-                if len(found) >= k:
-                    return found[:k]
-            if whole:
-                return found
-            wanted *= 8
-
-    def _live(
-        self, keys: Sequence[int], namespace: Namespace, kinds: Sequence[Kind], now: float, filters: Filters
-    ) -> set[int]:
         condition, values = _condition(filters)
-        rows = self._read(
-            f"SELECT e.key FROM entries e WHERE e.key IN ({_marks(keys)}) AND e.namespace = ?"
-            f" AND e.kind IN ({_marks(kinds)}) AND {_LIVE} AND {condition}",
-            (*keys, namespace.key, *kinds, now, *values),
+        live = (
+            f"e.namespace = ? AND e.kind IN ({_marks(kinds)}) AND {_LIVE} AND {condition}",
+            (namespace.key, *kinds, now, *values),
         )
-        return {row[0] for row in rows}
+        found = full_text_index.weigh(self._read, self._full_text, query, full_text_index.MOST_HOLDERS)
+        best = self._best_of(found, max(_FIRST_MATCHES, 4 * k), *live)
+        if not found.whole and len(best) < k:
+            # What was left out may be in the few entries that the namespace has, or the filter lets through.
+            found = full_text_index.weigh(self._read, self._full_text, query, None)
+            best = self._best_of(found, max(_FIRST_MATCHES, 4 * k), *live)
+        keys = np.array([key for key, _, _ in best], dtype=np.int64)
+        scores = full_text_index.scores(
+            np.array([weight for _, weight, _ in best]), np.array([float(length) for _, _, length in best])
+        )
+        order = np.lexsort((-keys, -scores))[:k]
+        return list(zip(keys[order].tolist(), scores[order].tolist(), strict=True))
+
+    def _best_of(
+        self, found: full_text_index.Weighed, most: int, condition: str, values: Sequence[Any]
+    ) -> list[tuple[int, float, int]]:
+        """Returns key, weight and length in characters of the `most` entries of the largest weight that are wanted."""
+        best: list[tuple[int, float, int]] = []
+        order = np.lexsort((-found.keys, -found.weights))
+        for start in range(0, len(order), _FIRST_MATCHES):
+            some = order[start : start + _FIRST_MATCHES]
+            weights = dict(zip(found.keys[some].tolist(), found.weights[some].tolist(), strict=True))
+            rows = self._read(
+                f"SELECT e.key, length(e.task) + length(e.answer) FROM entries e WHERE e.key IN ({_marks(weights)})"
+                f" AND {condition}",
+                (*weights, *values),
+            )
+            lengths = dict(rows)
+            best += [(key, weight, lengths[key]) for key, weight in weights.items() if key in lengths]
+            if len(best) >= most:
+                break
+        return best[:most]
 
     def tagged(self, namespace: Namespace, kind: Kind, tags: Sequence[str]) -> NDArray[np.int64]:
         """Returns the keys, (n,) int64, of entries that bear at least one of the tags."""
@@ -771,11 +784,15 @@ class Database:
             )
         )
 
-    def keys_of(self, ids: Sequence[str]) -> dict[str, int]:
-        """Returns id to key of these entries; ids that are gone are left out."""
+    def keys_of(self, ids: Sequence[str], *, archived: bool = True) -> dict[str, int]:
+        """Returns id to key of these entries; ids that are gone are left out.
+
+        Args:
+            archived: Those of archived entries too.
+        """
         found: dict[str, int] = {}
         for some in _portions(ids):
-            found.update(self._read(f"SELECT id, key FROM entries WHERE id IN ({_marks(some)})", some))
+            found.update(self._read(f"SELECT id, key FROM entries WHERE id IN ({_marks(some)}){condition}", some))
         return found
 
     def unembedded(self, fingerprint: str, limit: int, *, after: int = 0) -> list[tuple[int, str]]:
@@ -814,6 +831,7 @@ class Database:
         with self._transaction() as write:
             model = self._fingerprint_key(write, fingerprint)
             for key, vector in zip(keys, stored, strict=True):
+        condition = "" if archived else " AND archived_at IS NULL"
                 row = write.execute("SELECT key, namespace, kind FROM entries WHERE key = ?", (key,)).fetchone()
                 if row is not None:
                     write.execute(
@@ -927,7 +945,29 @@ class Database:
         except StorageDamaged as error:
             # So damaged that the check itself cannot go on.
             return [error.message]
-        return [row[0] for row in rows if row[0] != "ok"]
+        # Newer SQLite looks into the full-text index too, which is no truth and has a check of its own.
+        return [row[0] for row in rows if row[0] != "ok" and "FTS5 table" not in row[0]]
+
+    @property
+    def full_text(self) -> full_text_index.Features:
+        """What this build of SQLite can do for the search by words."""
+        return self._full_text
+
+    def full_text_problems(self) -> list[str]:
+        """Returns the tables of the full-text index that do not agree with the entries."""
+        found = []
+        for table in self._full_text.tables:
+            try:
+                with self._transaction() as write:
+                    full_text_index.check(write, table)
+            except StorageDamaged:
+                found.append(table)
+        return found
+
+    def rebuild_full_text(self) -> None:
+        """Makes the full-text index anew from the entries."""
+        with self._transaction() as write:
+            full_text_index.prepare(write, self._full_text, anew=True)
 
     def _copy(self, rows: Sequence[Sequence[Any]]) -> int:
         """Stores rows that were read from another file: all but key and namespace as they were."""
@@ -1317,7 +1357,7 @@ def _condition(filters: Filters) -> tuple[str, list[Any]]:
     return " AND ".join(asked), values
 
 
-def _marks(values: Sequence[Any]) -> str:
+def _marks(values: Collection[Any]) -> str:
     return ",".join("?" * len(values))
 
 

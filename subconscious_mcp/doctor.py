@@ -148,6 +148,7 @@ class Doctor:
         try:
             # One part that cannot be looked at does not hide the others.
             yield from _guarded("memory.db", self._database(store))
+            yield from _guarded("full text", self._full_text(store))
             if embedder is not None:
                 yield from _guarded("vectors", self._vectors(store, embedder))
                 yield from _guarded("index", self._index(store, embedder))
@@ -228,6 +229,30 @@ class Doctor:
         spaces = store.database.namespaces()
         count = sum(entries for _, entries in spaces)
         yield Finding("memory.db", "ok", f"{count} entries in {len(spaces)} namespaces, {size:.1f} MB")
+
+    def _full_text(self, store: LocalStore) -> Iterator[Finding]:
+        able = store.database.full_text
+        if len(able.tables) < 2:
+            lack = "parts of words" if able.tables else "words"
+            yield Finding(
+                "full text",
+                "warning",
+                f"this Python's SQLite cannot index {lack}; notes are found by meaning all the same",
+                "A Python with SQLite 3.34 or later and FTS5 can.",
+            )
+        damaged = store.database.full_text_problems()
+        if damaged and self._repair:
+            store.database.rebuild_full_text()
+            yield Finding("full text", "mended", "it did not agree with the entries and was made anew")
+        elif damaged:
+            yield Finding(
+                "full text",
+                "problem",
+                "it does not agree with the entries, so words may not find what holds them",
+                "Run `subconscious-mcp doctor --repair`, which makes it anew.",
+            )
+        elif able.tables:
+            yield Finding("full text", "ok", "the words of every note are in it")
 
     def _vectors(self, store: LocalStore, embedder: Embedder) -> Iterator[Finding]:
         damaged = store.database.count_damaged_vectors(embedder.fingerprint, embedder.dimension)

@@ -875,9 +875,9 @@ class LocalStore:
             by_set.setdefault(name, []).append(entry_id)
         for name, ids in by_set.items():
             if name.fingerprint == self._fingerprint:
-                # An id may have been used again, as that of a session's episode is: its new vector is added
-                # behind this, also where that was done before and is undone now.
-                for entry_id, key in self.database.keys_of(ids).items():
+                # An id may have been used again, as that of a session's episode is, or its entry been restored: its
+                # vector is added behind this, also where that was done before and is undone now.
+                for entry_id, key in self.database.keys_of(ids, archived=False).items():
                     self._note_pending(name, key, entry_id)
             self.index.remove(name.collection, ids)
         return len(gone)

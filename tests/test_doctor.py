@@ -92,6 +92,7 @@ SOUND = {
     "settings": "ok",
     "model": "ok",
     "memory.db": "ok",
+    "full text": "ok",
     "vectors": "ok",
     "index": "ok",
     "echo_log_tests.jsonl": "ok",
@@ -150,7 +151,7 @@ def test_a_damaged_model_is_told_and_the_rest_examined(
     findings = examine()
     assert findings["model"] == Finding("model", "problem", "model.onnx is damaged", findings["model"].hint)
     assert "model install" in findings["model"].hint
-    assert states(findings).keys() == {"settings", "model", "memory.db", "echo_log_tests.jsonl"}
+    assert states(findings).keys() == {"settings", "model", "memory.db", "full text", "echo_log_tests.jsonl"}
 
     installed: list[str] = []
     monkeypatch.setattr(model_files, "install", lambda name, folder, progress: installed.append(name))

@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 from kills import DAMAGES, SEGMENT
 from numpy.typing import NDArray
 
+from subconscious_mcp import full_text
 from subconscious_mcp import local_store as module
 from subconscious_mcp.errors import IndexUnreadable, StorageBusy, StorageDamaged, StorageError
 from subconscious_mcp.exact_search import similarities
@@ -58,6 +59,14 @@ class Model:
             if text not in self.known:
                 self.known[text] = self.embedder.embed_query(text)
         return np.stack([self.known[text] for text in texts])
+
+    def matching(self, query: str, now: float) -> set[str]:
+        wanted = set(full_text.words(query))
+        return {
+            entry.id
+            for _, entry in self.entries.values()
+            if wanted & set(entry.task.split()) and (entry.expires_at is None or entry.expires_at > now)
+        }
 
     def put(self, entry: NewEntry) -> None:
         self.written += 1
@@ -795,6 +804,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.embedder = FakeEmbedder(dimension=DIMENSION)
         self.model = Model(self.embedder)
+        self.archived: dict[str, tuple[int, NewEntry]] = {}
         self.now = NOW
         shutil.rmtree(self.folder, ignore_errors=True)
         self.open()
@@ -810,34 +820,54 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(tasks=st.lists(TEXTS, min_size=1, max_size=8), lifetime=st.none() | st.integers(1, 30), tags=TAGS)
     def remember(self, tasks: list[str], lifetime: int | None, tags: tuple[str, ...]) -> None:
         expires = None if lifetime is None else self.now + lifetime
-        write(
-            self.store, self.space, self.embedder, self.model, tasks, created_at=self.now, expires_at=expires, tags=tags
-        )
+        values = {"kind": "note", "created_at": self.now, "expires_at": expires, "tags": tags}
+        write(self.store, self.space, self.embedder, self.model, tasks, **values)
 
     @rule(task=TEXTS, k=st.sampled_from([1, 3, 100]), tags=TAGS)
     def recall(self, task: str, k: int, tags: tuple[str, ...]) -> None:
         vector = self.embedder.embed_query(task)
-        found = self.store.nearest(
-            self.space, ["memory"], self.embedder.fingerprint, vector, k, now=self.now, tags=tags
-        )
-        assert pairs(found) == self.model.nearest(vector, k, self.now, tags=tags)
+        found = self.store.nearest(self.space, ["note"], self.embedder.fingerprint, vector, k, now=self.now, tags=tags)
+        assert pairs(found) == self.model.nearest(vector, k, self.now, ["note"], tags)
+
+    @rule(query=TEXTS)
+    def search(self, query: str) -> None:
+        found = self.store.matching(self.space, ["note"], query, 1000, now=self.now)
+        ids = {entry.id for entry in self.store.entries([one.key for one in found]).values()}
+        assert ids == self.model.matching(query, self.now)
+
+    @precondition(lambda self: self.model.entries or self.archived)
+    @rule(data=st.data())
+    def forget(self, data: st.DataObject) -> None:
+        entry_id = data.draw(st.sampled_from(sorted(self.model.entries | self.archived)))
+        assert self.store.forget(self.space, entry_id) is not None
+        (self.model.entries if entry_id in self.model.entries else self.archived).pop(entry_id)
 
     @precondition(lambda self: self.model.entries)
     @rule(data=st.data())
-    def forget(self, data: st.DataObject) -> None:
+    def archive(self, data: st.DataObject) -> None:
         entry_id = data.draw(st.sampled_from(sorted(self.model.entries)))
-        assert self.store.forget(self.space, entry_id) is not None
-        del self.model.entries[entry_id]
+        _, entry = self.model.entries[entry_id]
+        if entry.expires_at is None or entry.expires_at > self.now:
+            assert self.store.archive(self.space, entry_id, at=self.now)
+            self.archived[entry_id] = self.model.entries.pop(entry_id)
+        assert not self.store.archive(self.space, entry_id, at=self.now)
+
+    @precondition(lambda self: self.archived)
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        entry_id = data.draw(st.sampled_from(sorted(self.archived)))
+        assert self.store.restore(self.space, entry_id)
+        assert not self.store.restore(self.space, entry_id)
+        self.model.entries[entry_id] = self.archived.pop(entry_id)
 
     @rule(seconds=st.integers(1, 20))
     def expire(self, seconds: int) -> None:
         self.now += seconds
         self.store.purge_expired(self.now)
-        self.model.entries = {
-            entry_id: (written, entry)
-            for entry_id, (written, entry) in self.model.entries.items()
-            if entry.expires_at is None or entry.expires_at > self.now
-        }
+        for entries in (self.model.entries, self.archived):
+            for entry_id, (_, entry) in list(entries.items()):
+                if entry.expires_at is not None and entry.expires_at <= self.now:
+                    del entries[entry_id]
 
     @rule()
     def index(self) -> None:
@@ -860,7 +890,8 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def counts(self) -> None:
         live = [e for _, e in self.model.entries.values() if e.expires_at is None or e.expires_at > self.now]
-        assert self.store.count(self.space, ["memory"], self.now) == len(live)
+        assert self.store.count(self.space, ["note"], self.now) == len(live)
+        assert self.store.database.full_text_problems() == []
 
     def teardown(self) -> None:
         self.store.close()
