@@ -791,6 +791,7 @@ class Database:
             archived: Those of archived entries too.
         """
         found: dict[str, int] = {}
+        condition = "" if archived else " AND archived_at IS NULL"
         for some in _portions(ids):
             found.update(self._read(f"SELECT id, key FROM entries WHERE id IN ({_marks(some)}){condition}", some))
         return found
@@ -831,7 +832,6 @@ class Database:
         with self._transaction() as write:
             model = self._fingerprint_key(write, fingerprint)
             for key, vector in zip(keys, stored, strict=True):
-        condition = "" if archived else " AND archived_at IS NULL"
                 row = write.execute("SELECT key, namespace, kind FROM entries WHERE key = ?", (key,)).fetchone()
                 if row is not None:
                     write.execute(
