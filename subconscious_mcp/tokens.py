@@ -223,8 +223,10 @@ def _changing(home: Path) -> Iterator[list[Token]]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}.") from None
-    finally:
+    except BaseException as error:
+        # Only here: once it is replaced, the next command may have made its own.
         with suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError):
+            raise StorageError(f"{path} cannot be written: {error.strerror or error}.") from None
+        raise
