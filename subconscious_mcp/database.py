@@ -1073,8 +1073,11 @@ class Database:
         with self._transaction() as write:
             for query, observation in said:
                 key = keys.get(observation.entry_id)
-                known = write.execute("SELECT 1 FROM feedback WHERE entry = ? AND query = ?", (key, query)).fetchone()
-                if key is not None and known is None:
+                count, known = write.execute(
+                    "SELECT count(*), coalesce(sum(query = ?), 0) FROM feedback WHERE entry = ?", (query, key)
+                ).fetchone()
+                # What is there stays, so that the same once more changes nothing.
+                if key is not None and not known and count < FEEDBACK_WINDOW:
                     self._insert_feedback(write, key, query, observation)
                     added += 1
         return added

@@ -110,7 +110,7 @@ def begin_export(
         "counts": {"namespaces": len(spaces), "entries": total},
     }
     lines = [line(header), *(line(namespace_payload(space, store.merged(space))) for space in spaces)]
-    return {"lines": lines, "total": total, "cursor": cursor}
+    return {"lines": lines, "total": total, "cursor": json.dumps(cursor)}
 
 
 def _dimension(memory: Memory, spaces: Sequence[Namespace], fingerprint: str | None, upto: int) -> int | None:
@@ -122,9 +122,10 @@ def _dimension(memory: Memory, spaces: Sequence[Namespace], fingerprint: str | N
     return None
 
 
-def export_page(memory: Memory, cursor: Mapping[str, Any]) -> Payload:
+def export_page(memory: Memory, cursor: str) -> Payload:
     """Returns the next `lines`, how many entries are `done`, and the `cursor` behind them; None after the last."""
-    at = dict(cursor)
+    # A text in ASCII, because an engine's reply holds no folder whose name is no valid Unicode.
+    at = json.loads(cursor)
     spaces = [Namespace(int(key), str(name), root) for key, name, root in at["spaces"]]
     kinds = tuple(at["kinds"])
     lines: list[str] = []
@@ -150,7 +151,7 @@ def export_page(memory: Memory, cursor: Mapping[str, Any]) -> Payload:
             if at["space"] == len(spaces) and at["phase"] == "entry":
                 at["phase"], at["space"] = "feedback", 0
     if lines:
-        return {"lines": lines, "done": at["entries"], "cursor": at}
+        return {"lines": lines, "done": at["entries"], "cursor": json.dumps(at)}
     end = {"type": "end", "namespaces": len(spaces), "entries": at["entries"], "feedback": at["feedback"]}
     return {"lines": [line(end)], "done": at["entries"], "cursor": None}
 

@@ -697,3 +697,20 @@ def test_through_an_engine_that_is_written_to_meanwhile(windows: Windows) -> Non
     writer.join()
     assert code == 0 and not unstored and json.loads(out)["stored"] == 5
     assert windows.engines() == 1
+
+
+def test_a_folder_whose_name_is_no_unicode_comes_through_an_engine(windows: Windows) -> None:
+    windows.open()
+    entry = told(namespace="odd", root="/home/\udcff")
+    written(windows.folder / "f", entry)
+    assert command(windows, "import", "f")[0] == 0
+    code, out, _ = command(windows, "export", "--namespace", "odd")
+    assert code == 0 and json.loads(out.splitlines()[2])["root"] == "/home/\udcff"
+
+
+def test_no_more_feedback_is_kept_of_an_entry_than_otherwise(other: Memory, tmp_path: Path) -> None:
+    said = {"type": "feedback", "entry": "one", "similarity": 0.5, "correct": True, "at": NOW}
+    rows = [{**said, "fingerprint": "fa4efa4efa4e", "query": f"{number:032x}"} for number in range(300)]
+    path = written(tmp_path / "f", told(), *rows)
+    assert imported(other, path).feedback == 200
+    assert imported(other, path).feedback == 0
