@@ -148,7 +148,6 @@ _DATA = (
     "chroma.sqlite3*",
     "echo_log*.jsonl*",
     "engine.json*",
-    f"{restoring.ASIDE}*",
     f"{restoring.STAGE}*",
     restoring.PLAN,
     "stores",
@@ -159,10 +158,12 @@ _LOGS = ("server.log*", "hook.log*")
 def kept_files(resolved: Resolved) -> list[Path]:
     """Returns every file and folder that holds what was stored: not settings, not models."""
     from subconscious_mcp.hnsw_files import segments
+    from subconscious_mcp.restoring import kept_aside
 
     config = resolved.config
     found_paths = [path for pattern in _DATA for path in config.storage_dir.glob(pattern)]
     found_paths += segments(config.storage_dir)
+    found_paths += kept_aside(config.storage_dir)
     found_paths += [path for pattern in _LOGS for path in (config.home / "logs").glob(pattern)]
     return sorted(set(found_paths))
 

@@ -319,8 +319,8 @@ def restore(
 ) -> Restored:
     """Puts the files of a backup in the place of those of the storage directory: all of them, or none.
 
-    What was there moves into a folder below the storage directory and is never deleted. The vector index is built
-    anew at the next start. Settings are only restored where there are none: they say where the data lie.
+    What was there moves into a folder of its own and is never deleted. The vector index is built anew at the next
+    start. Settings are only restored where there are none: they say where the data lie.
 
     Args:
         force: Also where there are data already.
@@ -332,7 +332,7 @@ def restore(
         StorageError: It cannot be written; nothing has changed.
     """
     backup = looked_at(folder)
-    storage = resolved.config.storage_dir
+    storage = Path(os.path.realpath(resolved.config.storage_dir))
     with _told(storage):
         make_private(storage)
         lock = StorageLock(storage, "subconscious-mcp restore")
@@ -369,9 +369,12 @@ def _is_derived(name: str) -> bool:
 
 def _lay_out(backup: Backup, storage: Path, present: list[str], progress: Progress) -> Path:
     """Copies the files beside the present ones, makes sure that they are usable, and puts them in place."""
+    # What a restore left that was killed before it was decided.
     for old in storage.glob(f"{restoring.STAGE}*"):
-        # What a restore left that was killed before it was decided.
         shutil.rmtree(old) if old.is_dir() else old.unlink()
+    for old in restoring.kept_aside(storage):
+        with contextlib.suppress(OSError):
+            old.rmdir()  # Nothing is in it.
     stage = storage / f"{restoring.STAGE}{secrets.token_hex(4)}"
     stage.mkdir(mode=0o700)
     try:
@@ -389,16 +392,38 @@ def _lay_out(backup: Backup, storage: Path, present: list[str], progress: Progre
         Database(stage).close()
         for one in (stage, *(path for path in stage.iterdir() if path.is_dir())):
             sync_folder(one)
-        aside = _unused(storage / time.strftime(f"{restoring.ASIDE}%Y%m%d-%H%M%S"))
+        aside = _made_aside(storage, stage)
         install = list(dict.fromkeys(names))
         leave = [name for name in present if name not in install]
-        restoring.decide(storage, stage.name, aside.name, install=install, leave=leave)
+        restoring.decide(storage, stage.name, os.path.relpath(aside, storage), install=install, leave=leave)
     except BaseException:
         if not restoring.is_pending(storage):
             shutil.rmtree(stage, ignore_errors=True)
         raise
     restoring.finish(storage)
     return aside
+
+
+def _made_aside(storage: Path, stage: Path) -> Path:
+    """Makes the folder for what is there: beside the storage directory, because what is forgotten must leave that.
+
+    Below it where nothing can be moved out of it, as where it is mounted.
+    """
+    stamp = time.strftime(f"{restoring.ASIDE}%Y%m%d-%H%M%S")
+    beside = _unused(storage.with_name(f"{storage.name}.{stamp}"))
+    probe = stage / ".probe"
+    try:
+        beside.mkdir(mode=0o700)
+        probe.touch()
+        probe.rename(beside / probe.name).unlink()
+        return beside
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.rmdir()
+        probe.unlink(missing_ok=True)
+        inside = _unused(storage / stamp)
+        inside.mkdir(mode=0o700)
+        return inside
 
 
 def _restore_settings(backup: Backup, present: Path) -> str:

@@ -29,12 +29,20 @@ def is_pending(folder: Path) -> bool:
     return (folder / PLAN).exists()
 
 
+def kept_aside(storage: Path) -> list[Path]:
+    """Returns what restores have moved aside."""
+    real = Path(os.path.realpath(storage))
+    beside = f"{real.name}.{ASIDE}"
+    found = [path for path in real.parent.iterdir() if path.name.startswith(beside)] if real.parent.is_dir() else []
+    return sorted([*found, *real.glob(f"{ASIDE}*")])
+
+
 def decide(folder: Path, stage: str, aside: str, *, install: Sequence[str], leave: Sequence[str]) -> None:
     """Writes the plan, with which the restore is done; the lock of the directory is held.
 
     Args:
         stage: The folder below it with the new files, on the disk already.
-        aside: The folder below it to which what was there moves; it must not be there yet.
+        aside: The folder, seen from it, to which what was there moves; nothing may be in it yet.
         install: Names of the new files.
         leave: Names of what moves aside without anything taking its place.
 
@@ -83,7 +91,7 @@ def finish(folder: Path) -> Path | None:
             aside.rmdir()  # There was nothing.
     except OSError as error:
         raise _refused(folder, error) from error
-    return aside
+    return Path(os.path.realpath(aside))
 
 
 def _carry_out(folder: Path, stage: Path, aside: Path, install: Sequence[str], leave: Sequence[str]) -> None:
@@ -99,6 +107,7 @@ def _carry_out(folder: Path, stage: Path, aside: Path, install: Sequence[str], l
                 _move(folder / name, aside / name)
             (stage / name).replace(folder / name)
     _sync(aside)
+    _sync(aside.parent)
     _sync(folder)
 
 

@@ -259,6 +259,47 @@ def test_a_backup_comes_back_and_what_was_there_is_kept(resolved: Resolved, tmp_
     assert texts_in(done.aside) == ["one", "two", "three"]
 
 
+def test_what_is_forgotten_is_in_no_file_of_the_storage_directory_after_a_restore(resolved, tmp_path: Path) -> None:
+    storage = resolved.config.storage_dir
+    fill(storage, "rosebud")
+    made, _ = backup.back_up(resolved, tmp_path / "backups")
+    backup.restore(resolved, made.folder, force=True)
+    store = LocalStore(storage, command="tests")
+    assert store.forget(store.namespace("tests", None), "id-rosebud") is not None
+    store.close()
+    assert not any(b"rosebud" in path.read_bytes() for path in storage.rglob("*") if path.is_file())
+
+
+def test_where_nothing_can_leave_the_directory_it_stays_in_it(resolved, tmp_path: Path, monkeypatch) -> None:
+    storage = resolved.config.storage_dir
+    fill(storage, "one")
+    made, _ = backup.back_up(resolved, tmp_path / "backups")
+    plain = Path.rename
+
+    def across(self: Path, target: Path) -> Path:
+        if self.name == ".probe":
+            raise OSError(18, "Invalid cross-device link")
+        return plain(self, target)
+
+    monkeypatch.setattr(Path, "rename", across)
+    done = backup.restore(resolved, made.folder, force=True)
+    assert done.aside is not None and done.aside.parent == storage
+    assert [path.name for path in storage.parent.iterdir()] == [storage.name]
+    assert texts_in(storage) == texts_in(done.aside) == ["one"] and restoring.kept_aside(storage) == [done.aside]
+
+
+def test_a_storage_directory_behind_a_link_is_restored_where_it_is(resolved, tmp_path: Path) -> None:
+    real = tmp_path / "disk" / "data"
+    fill(real, "one")
+    storage = resolved.config.storage_dir
+    storage.parent.mkdir(parents=True, exist_ok=True)
+    storage.symlink_to(real)
+    made, _ = backup.back_up(resolved, tmp_path / "backups")
+    done = backup.restore(resolved, made.folder, force=True)
+    assert storage.is_symlink() and texts_in(storage) == ["one"]
+    assert done.aside is not None and done.aside.parent == real.parent
+
+
 def test_an_empty_place_needs_no_force_and_gets_the_settings(resolved: Resolved, tmp_path: Path, monkeypatch) -> None:
     whole(resolved)
     made, _ = backup.back_up(resolved, tmp_path / "backups")
@@ -356,14 +397,15 @@ def test_a_kill_anywhere_in_a_restore_leaves_all_that_was_there_or_all_that_come
     seen = []
     step = 0
     while True:
-        shutil.rmtree(storage)
+        for path in (storage, *restoring.kept_aside(storage)):
+            shutil.rmtree(path)
         shutil.copytree(tmp_path / "start", storage)
         killed = killed_at(step, lambda: backup.restore(resolved, made.folder, force=True))
         found = texts_in(storage), (storage / "echo_log.jsonl").read_text()
         assert found in (old, new), f"step {step}"
         assert not restoring.is_pending(storage)
         if found == new:
-            (aside,) = storage.glob(f"{restoring.ASIDE}*")
+            (aside,) = restoring.kept_aside(storage)
             assert texts_in(aside) == old[0] and (aside / "echo_log.jsonl").read_text() == old[1]
         seen.append(found == new)
         # Whatever a kill left, the same command does it then.
@@ -427,7 +469,7 @@ def test_the_commands_back_up_and_restore(run, tmp_path: Path) -> None:
     assert "every file was read again" in run("backup", "backups")[1]
     # What is wiped is wiped, what was moved aside too.
     run("wipe", "--yes")
-    left = [path.name for path in resolve().config.storage_dir.iterdir()]
+    left = [path.name for path in resolve().config.home.rglob("*")]
     assert not any("restore" in name or "memory" in name for name in left)
 
 
