@@ -21,11 +21,11 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from subconscious_mcp import full_text_index
+from subconscious_mcp import consolidated_rows, full_text_index
 from subconscious_mcp.errors import InvalidArgument, StorageBusy, StorageDamaged, StorageError, StorageFull
 from subconscious_mcp.exact_search import as_stored
 from subconscious_mcp.namespaces import short_hash
-from subconscious_mcp.records import Entry, Filters, Kind, Namespace, NewEntry, Observation
+from subconscious_mcp.records import Consolidated, Entry, Filters, Kind, Namespace, NewEntry, Observation
 from subconscious_mcp.schema import MIGRATIONS
 
 log = logging.getLogger(__name__)
@@ -441,6 +441,46 @@ class Database:
             if request:
                 self._note_request(write, request, new.id)
             return old, self._insert(write, namespace, new, self._fingerprint_key(write, fingerprint), stored)
+
+    def consolidate(
+        self,
+        namespace: Namespace,
+        members: Sequence[str],
+        survivor: str | NewEntry,
+        *,
+        run: str,
+        fingerprint: str = "",
+        vector: NDArray[np.float32] | None = None,
+        at: float,
+    ) -> tuple[list[int], int | None] | None:
+        """Archives entries for one that stands for them, which is stored here where it is a new one: all or nothing.
+
+        Returns:
+            The keys of the entries and of the new one; None where one of them is not live.
+        """
+        with self._transaction() as write:
+            live = f"SELECT 1 FROM entries e WHERE e.id = ? AND e.namespace = ? AND {_LIVE}"
+            survivor_id = survivor if isinstance(survivor, str) else survivor.id
+            for entry_id in [*members, *([survivor] if isinstance(survivor, str) else [])]:
+                if write.execute(live, (entry_id, namespace.key, at)).fetchone() is None:
+                    return None
+            archived = [self._archive(write, namespace, entry_id, survivor_id, at) for entry_id in members]
+            keys = [key for key in archived if key is not None]
+            consolidated_rows.note(write, keys, survivor_id, not isinstance(survivor, str), run)
+            if isinstance(survivor, str) or vector is None:
+                return keys, None
+            model = self._fingerprint_key(write, fingerprint)
+            return keys, self._insert(write, namespace, survivor, model, as_stored(vector))
+
+    def consolidations(self, namespace: Namespace) -> list[Consolidated]:
+        """Returns what consolidations did and nobody has undone, the newest first."""
+        with self._read_lock, self._translated():
+            return consolidated_rows.newest_first(self._reader, namespace.key)
+
+    def separate(self, namespace: Namespace, done: Consolidated) -> tuple[list[int], int | None] | None:
+        """Undoes what a run did for one survivor; see `consolidated_rows.separate`."""
+        with self._transaction() as write:
+            return consolidated_rows.separate(write, namespace.key, done.survivor, done.run)
 
     def delete(self, keys: Sequence[int], *, request: str = "", entry_id: str = "") -> None:
         """Deletes entries with their tags and vectors; their bytes are overwritten with zeros.

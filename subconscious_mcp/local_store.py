@@ -27,6 +27,7 @@ from subconscious_mcp.errors import IndexUnreadable, StorageError, SubconsciousE
 from subconscious_mcp.exact_search import ExactVectors
 from subconscious_mcp.records import (
     READ_BY_WORDS,
+    Consolidated,
     Entry,
     Filters,
     Kind,
@@ -500,14 +501,58 @@ class LocalStore:
             key = self.database.restore(namespace, entry_id)
             if key is None:
                 return False
-            kind = self.database.entries([key])[key].kind
-            # Read again where they are needed: restoring is rare, and each model has a set of its own.
-            for name in [name for name in self._sets if (name.namespace, name.kind) == (namespace.key, kind)]:
-                del self._sets[name]
-            if self._fingerprint:
-                self._note_pending(_SetName(namespace.key, kind, self._fingerprint), key, entry_id)
+            self._show_again(namespace, self.database.entries([key])[key])
         self._wake.set()
         return True
+
+    def _show_again(self, namespace: Namespace, entry: Entry) -> None:
+        # Read again where they are needed: restoring is rare, and each model has a set of its own.
+        for name in [name for name in self._sets if (name.namespace, name.kind) == (namespace.key, entry.kind)]:
+            del self._sets[name]
+        if self._fingerprint:
+            self._note_pending(_SetName(namespace.key, entry.kind, self._fingerprint), entry.key, entry.id)
+
+    def consolidate(
+        self,
+        namespace: Namespace,
+        members: Sequence[str],
+        survivor: str | NewEntry,
+        *,
+        run: str,
+        fingerprint: str = "",
+        vector: NDArray[np.float32] | None = None,
+        at: float,
+    ) -> bool:
+        with self._sets_lock:
+            keys = self.database.consolidate(
+                namespace, members, survivor, run=run, fingerprint=fingerprint, vector=vector, at=at
+            )
+            if keys is None:
+                return False
+            for key in keys[0]:
+                self._hide(namespace, key)
+            if not isinstance(survivor, str) and vector is not None and keys[1] is not None:
+                self._join_sets(namespace, keys[1], survivor, fingerprint, vector)
+        self._wake.set()
+        return True
+
+    def consolidations(self, namespace: Namespace) -> list[Consolidated]:
+        return self.database.consolidations(namespace)
+
+    def separate(self, namespace: Namespace, done: Consolidated) -> list[str] | None:
+        with self._sets_lock:
+            survivor = self.database.entry(namespace, done.survivor)
+            keys = self.database.separate(namespace, done)
+            if keys is None:
+                return None
+            back = list(self.database.entries(keys[0]).values())
+            for entry in back:
+                self._show_again(namespace, entry)
+            if keys[1] is not None and survivor is not None:
+                self._leave_sets(survivor.key, survivor.id, namespace.key, survivor.kind)
+                self._scrub((survivor.task, survivor.answer, *survivor.tags), wait=True)
+        self._wake.set()
+        return [entry.id for entry in back]
 
     def supersede(
         self,

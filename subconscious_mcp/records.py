@@ -83,6 +83,23 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Consolidated:
+    """What one run of a consolidation archived for one survivor.
+
+    Attributes:
+        run: Names the run.
+        survivor: Id of the entry that stands for the others.
+        made: It was made for that; otherwise it was there before.
+        members: Ids of the others, those that are still there.
+    """
+
+    run: str
+    survivor: str
+    made: bool
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Filters:
     """What an entry must be like to be returned. The others take no place, so no filter makes results fewer.
 

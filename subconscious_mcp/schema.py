@@ -117,4 +117,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE full_text_state (stale INTEGER NOT NULL)",
         "INSERT INTO full_text_state (stale) VALUES (0)",
     ),
+    # 6: what consolidations archived, and the entry that stands for it. The survivor by its id: when it is forgotten,
+    # the others can still be had back
+    (
+        """
+        CREATE TABLE consolidated (
+            key INTEGER PRIMARY KEY AUTOINCREMENT,
+            entry INTEGER NOT NULL UNIQUE REFERENCES entries (key) ON DELETE CASCADE,
+            survivor TEXT NOT NULL,
+            made INTEGER NOT NULL,
+            run TEXT NOT NULL
+        )
+        """,
+        "CREATE INDEX consolidated_survivor ON consolidated (survivor, run)",
+    ),
 )

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from subconscious_mcp.records import Entry, Filters, Kind, Matched, Namespace, Near, NewEntry, Observation
+from subconscious_mcp.records import Consolidated, Entry, Filters, Kind, Matched, Namespace, Near, NewEntry, Observation
 
 
 class Store(Protocol):
@@ -156,6 +156,40 @@ class Store(Protocol):
 
         Returns:
             Whether there was a live entry `old_id`; nothing is stored where there was none.
+        """
+
+    def consolidate(
+        self,
+        namespace: Namespace,
+        members: Sequence[str],
+        survivor: str | NewEntry,
+        *,
+        run: str,
+        fingerprint: str = "",
+        vector: NDArray[np.float32] | None = None,
+        at: float,
+    ) -> bool:
+        """Archives entries for one that stands for them, and notes that `separate` may undo it: all or nothing.
+
+        Args:
+            members: Ids of live entries.
+            survivor: The id of another live entry; or an entry that is stored for them, with its vector, (d,).
+            run: Names the run that does this.
+            at: Seconds since the epoch.
+
+        Returns:
+            Whether all of them were there and live; nothing is done where not.
+        """
+
+    def consolidations(self, namespace: Namespace) -> list[Consolidated]:
+        """Returns what consolidations did and nobody has undone, the newest first."""
+
+    def separate(self, namespace: Namespace, done: Consolidated) -> list[str] | None:
+        """Undoes what a run did for one survivor; one that was made for it is deleted, text and all.
+
+        Returns:
+            Ids of the entries that can be found again; None where the survivor was archived since: what stands for
+            it is undone first.
         """
 
     def entry(self, namespace: Namespace, entry_id: str) -> Entry | None:
