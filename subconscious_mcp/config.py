@@ -7,9 +7,10 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from subconscious_mcp import locate
 from subconscious_mcp.errors import ConfigError
@@ -51,6 +52,9 @@ class Config:
         oauth_audience: This server's name in those tokens, its address as clients know it.
         oauth_jwks_url: Where the issuer's keys are, where its metadata does not say or another host has them.
         toolset: Which tools a client is offered: `cache`, `notes`, or `all`.
+        summary_url: OpenAI-compatible endpoint that may be asked to summarise notes; None asks none.
+        summary_model: The model's name there; None says none.
+        summary_api_key: What the endpoint wants to be shown. From the environment only, and shown nowhere.
     """
 
     home: Path
@@ -83,6 +87,9 @@ class Config:
     oauth_audience: str | None
     oauth_jwks_url: str | None
     toolset: str
+    summary_url: str | None
+    summary_model: str | None
+    summary_api_key: str | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +220,19 @@ def _path(raw: Any) -> str:
     return path
 
 
+def _model_url(raw: Any) -> str:
+    takes = "an address such as https://models.example/v1, or one with http on this machine, without a password in it"
+    try:
+        parts = urlsplit(_text(raw))
+        sound = bool(parts.hostname) and parts.username is None and parts.password is None and parts.port != 0
+    except ValueError:
+        raise ValueError(takes) from None
+    here = (parts.hostname or "") in ("localhost", "127.0.0.1", "::1")
+    if not sound or not (parts.scheme == "https" or (parts.scheme == "http" and here)):
+        raise ValueError(takes)
+    return parts.geturl()
+
+
 def _model_download(raw: Any) -> str:
     # People write `false` for "do not", so the words of a boolean are taken too.
     try:
@@ -223,12 +243,17 @@ def _model_download(raw: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: its name, its default, how it is read and what it is for."""
+    """One setting: its name, its default, how it is read and what it is for.
+
+    Attributes:
+        secret: It is taken from the environment only, and its value is never shown.
+    """
 
     name: str
     default: Any
     parse: Callable[[Any], Any]
     about: str
+    secret: bool = False
 
     @property
     def env(self) -> str:
@@ -280,6 +305,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("oauth_audience", None, _text, "this server's address in those tokens"),
     Setting("oauth_jwks_url", None, _text, "where the issuer's keys are, if its metadata does not say"),
     Setting("toolset", "cache", _choice(*locate.TOOLSETS), "which tools clients are offered"),
+    Setting("summary_url", None, _model_url, "OpenAI-compatible endpoint that may summarise notes"),
+    Setting("summary_model", None, _text, "name of the model there"),
+    Setting("summary_api_key", None, _text, "key for it, from the environment only", secret=True),
 )
 _NULLABLE = {
     "default_ttl_seconds",
@@ -290,6 +318,8 @@ _NULLABLE = {
     "oauth_issuer",
     "oauth_audience",
     "oauth_jwks_url",
+    "summary_url",
+    "summary_model",
 }
 
 
@@ -362,7 +392,13 @@ def resolve(environ: Mapping[str, str] | None = None) -> Resolved:
         path = home / below if values[name] is None else _absolute(values[name], base)
         values[name] = path
         origins[name] = Origin(path, origins[name].source)
-    return Resolved(Config(home=home, **values), origins, tuple(warnings), config_file)
+    config = Config(home=home, **values)
+    for setting in SETTINGS:
+        origin = origins[setting.name]
+        if setting.secret and origin.value is not None:
+            # What shows settings shows origins.
+            origins[setting.name] = Origin("(not shown)", origin.source)
+    return Resolved(config, origins, tuple(warnings), config_file)
 
 
 def _take_notes_settings(origins: dict[str, Origin], env: Mapping[str, str]) -> None:
@@ -416,6 +452,9 @@ def _unknown_names(written: Mapping[str, Any], env: Mapping[str, str]) -> list[s
     for name in written:
         if name not in names:
             told.append(f"config.json: there is no setting {name!r}{_did_you_mean(name, names)}")
+    for setting in SETTINGS:
+        if setting.secret and setting.name in written:
+            told.append(f"config.json: {setting.name} is taken from the environment only, as {setting.env}.")
     # A variable of the tests' own is no setting and no mistake.
     known = {*variables, ENV_PREFIX + "HOME", ENV_PREFIX + "TEST_MODELS_DIR"}
     for variable in sorted(env):
@@ -434,7 +473,7 @@ def _resolve_one(setting: Setting, env: Mapping[str, str], written: Mapping[str,
     raw = env.get(setting.env, "")
     if raw.strip():
         return Origin(_parsed(setting, raw, f"The environment variable {setting.env}"), f"env {setting.env}")
-    if setting.name in written:
+    if setting.name in written and not setting.secret:
         value = written[setting.name]
         if value is None and setting.name in _NULLABLE:
             return Origin(None, "config.json")

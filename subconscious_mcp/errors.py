@@ -12,6 +12,7 @@
     │   ├── ModelMissing       it is not installed
     │   ├── ModelDamaged       its files are not the ones that were pinned
     │   └── ModelUnavailable   no source could deliver it
+    ├── LanguageModelError     the model that writes summaries cannot be asked
     ├── ListenError            no socket can be opened on the address
     └── Closing                the process is ending; the call may be repeated
 
@@ -85,6 +86,10 @@ class ModelUnavailable(ModelError):
     """No source could deliver the model."""
 
 
+class LanguageModelError(SubconsciousError):
+    """The model that writes summaries cannot be asked, or wrote what cannot be taken."""
+
+
 class ListenError(SubconsciousError):
     """No socket can be opened on the address that was asked for."""
 
@@ -115,6 +120,7 @@ MEANINGS: dict[type[SubconsciousError], Meaning] = {
     ModelMissing: Meaning(503, 66),
     ModelDamaged: Meaning(503, 66),
     ModelUnavailable: Meaning(503, 69),
+    LanguageModelError: Meaning(502, 69),
     ListenError: Meaning(503, 69),
     Closing: Meaning(503, 75),
     SubconsciousError: Meaning(500, 70),

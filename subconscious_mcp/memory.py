@@ -39,6 +39,7 @@ from subconscious_mcp.embedding import Embedder
 from subconscious_mcp.errors import InvalidArgument, SubconsciousError
 from subconscious_mcp.feedback import Learned, learned
 from subconscious_mcp.inbox import ENGINE_WAIT_SECONDS, Episode, Inbox, seconds_of, translated
+from subconscious_mcp.language_model import LanguageModel, configured
 from subconscious_mcp.records import (
     CURATED,
     SENSED,
@@ -89,6 +90,7 @@ class Scope:
             that bears it is done once.
         max_error: Share of wrong answers that is borne of an entry with feedback; None where
             feedback changes nothing.
+        model: Who may be asked to write summaries; None where nobody is.
     """
 
     namespace: Namespace
@@ -98,6 +100,7 @@ class Scope:
     request: str = ""
     verify: bool = True
     max_error: float | None = None
+    model: LanguageModel | None = None
 
 
 class _Unset:
@@ -160,6 +163,7 @@ class Memory:
             echo_log,
             verify=config.verify_hits,
             max_error=config.max_error,
+            model=configured(config),
         )
 
     def embedder(self) -> Embedder:
