@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from subconscious_mcp import (
     __version__,
     ambient_commands,
+    consolidation_commands,
     http_commands,
     install_hooks_command,
     learning_commands,
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     add_command(commands, "demo", "try it: remember, recall a paraphrase, miss", _demo)
     _add_verbs(commands)
     learning_commands.add_commands(commands)
+    consolidation_commands.add_commands(commands)
     transfer_commands.add_commands(commands)
     http_commands.add_commands(commands)
     _add_model(commands)

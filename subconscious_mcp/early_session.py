@@ -23,6 +23,7 @@ from subconscious_mcp.wire import End, Event, Oversized, Wire
 
 if TYPE_CHECKING:
     # The handshake does not wait for numpy: a session is made while it is under way.
+    from subconscious_mcp.language_model import LanguageModel
     from subconscious_mcp.session import Session
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,8 @@ INVALID_REQUEST = -32600
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 EARLY_THREADS = 4
+ASKS_THE_CLIENT = ("consolidate",)
+"""Tools that may ask a client's own model during a call, which only the SDK can carry."""
 
 
 @dataclass(slots=True)
@@ -76,6 +79,7 @@ class EarlySession:
         self._toolset = toolset
         self.handover = Handover()
         self._version: str | None = None
+        self._offers_model = False
         self._pool = ThreadPoolExecutor(EARLY_THREADS, thread_name_prefix="subconscious-early")
 
     def serve(self) -> None:
@@ -133,6 +137,8 @@ class EarlySession:
             return True
         if method == "tools/call" and isinstance(params.get("name"), str):
             name, arguments = params["name"], params.get("arguments")
+            if self._offers_model and name in ASKS_THE_CLIENT:
+                return False
             if takes_arguments(self._wire, request_id, arguments):
                 self._wire.expect_reply(request_id)
                 number = self._wire.number
@@ -153,6 +159,7 @@ class EarlySession:
         )
         if not sound:
             return False
+        self._offers_model = isinstance(params["capabilities"].get("sampling"), dict)
         self._version = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
         self.handover.replay.append(line)
         self.handover.answered = request_id
@@ -189,13 +196,16 @@ def initialize_result(version: str, toolset: str) -> dict[str, Any]:
     }
 
 
-def call_result(session: Session, name: str, arguments: Any, number: int) -> dict[str, Any]:
+def call_result(
+    session: Session, name: str, arguments: Any, number: int, model: LanguageModel | None = None
+) -> dict[str, Any]:
     """Carries out a tool call and returns its result as it goes over the wire.
 
     Args:
         number: The number of the request's line.
+        model: The client's own language model, where it lets itself be asked.
     """
-    reply = session.call(name, arguments, number)
+    reply = session.call(name, arguments, number, model)
     result: dict[str, Any] = {
         "content": [{"type": "text", "text": text} for text in reply.texts],
         "isError": reply.payload is None,

@@ -28,6 +28,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 
 from subconscious_mcp.early_session import (
+    HANDSHAKE_VERSIONS,
     INVALID_REQUEST,
     PARSE_ERROR,
     Handover,
@@ -35,7 +36,9 @@ from subconscious_mcp.early_session import (
     error_reply,
     takes_arguments,
 )
+from subconscious_mcp.errors import LanguageModelError
 from subconscious_mcp.identity import SERVER_VERSION, instructions, server_name
+from subconscious_mcp.language_model import ASK_SECONDS, LanguageModel, max_tokens
 from subconscious_mcp.session import Session
 from subconscious_mcp.wire import End, Event, Oversized, Wire
 
@@ -65,6 +68,7 @@ def build_server(session: Session) -> Server[Any]:
             params.name,
             params.arguments,
             context.request or 0,
+            _client_model(context),
             limiter=limiter,
             abandon_on_cancel=True,
         )
@@ -110,6 +114,40 @@ def build_server(session: Session) -> Server[Any]:
         on_read_resource=read_resource,
         on_list_prompts=list_prompts,
     )
+
+
+def _client_model(context: ServerRequestContext[Any]) -> LanguageModel | None:
+    """Returns the model behind the client, where it declared in its handshake that it may be asked (sampling).
+
+    Later protocol versions have no requests of a server to its client.
+    """
+    declared = context.session.client_capabilities
+    if context.protocol_version not in HANDSHAKE_VERSIONS or declared is None or declared.sampling is None:
+        return None
+
+    async def create(prompt: str, most: int) -> types.CreateMessageResult:
+        message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=prompt))
+        params = types.CreateMessageRequestParams(messages=[message], max_tokens=max_tokens(most))
+        return await context.session.send_request(
+            types.CreateMessageRequest(params=params),
+            types.CreateMessageResult,
+            request_read_timeout_seconds=ASK_SECONDS,
+            # Over HTTP it travels with the call that asks.
+            metadata=ServerMessageMetadata(related_request_id=context.request_id),
+        )
+
+    def ask(prompt: str, most: int) -> str:
+        # From the call's thread back to the loop, which goes on reading the client's replies.
+        try:
+            result = anyio.from_thread.run(create, prompt, most)
+        except (MCPError, ValidationError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            # Not the error's text: it is the client's, and may repeat the notes.
+            raise LanguageModelError(f"The client's model gave no answer ({type(error).__name__}).") from None
+        if not isinstance(result.content, types.TextContent):
+            raise LanguageModelError("The client's model replied with something else than text.")
+        return result.content.text
+
+    return LanguageModel("client", ask)
 
 
 def serve(wire: Wire, session: Session, handover: Handover) -> None:

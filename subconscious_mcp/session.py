@@ -11,6 +11,7 @@ from typing import Any
 
 from subconscious_mcp.config import Config
 from subconscious_mcp.errors import ConfigError, InvalidArgument, SubconsciousError
+from subconscious_mcp.language_model import LanguageModel
 from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.namespaces import Derived
 from subconscious_mcp.render import Payload, Payloads
@@ -111,12 +112,13 @@ class Session:
             log.exception("Reading a resource failed.")
             return Read(None, error=f"An internal error ({type(error).__name__}) ended it; see logs/server.log.")
 
-    def call(self, name: str, arguments: Any, number: int = 0) -> Reply:
+    def call(self, name: str, arguments: Any, number: int = 0, model: LanguageModel | None = None) -> Reply:
         """Carries out one tool call; never raises, because a client waits for the reply.
 
         Args:
             number: The number of the request's line, by which one that is sent again is known;
                 0 where it has none.
+            model: The client's own language model, where it lets itself be asked during the call.
         """
         try:
             tool = self.tools.get(name)
@@ -127,6 +129,8 @@ class Session:
             scope = self._scope_on(memory)
             if self._client and number:
                 scope = replace(scope, request=f"{self._client}:{number}")
+            if model is not None:
+                scope = replace(scope, model=model)
             return Reply(tool.run(memory, scope, values))
         except SubconsciousError as error:
             # Neither is news to whoever reads the log: the caller's own mistake, and what was told at the start.

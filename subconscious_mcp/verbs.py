@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from subconscious_mcp import learning, learning_payloads, render, transfer, tuning
+from subconscious_mcp import (
+    consolidation,
+    consolidation_payloads,
+    learning,
+    learning_payloads,
+    render,
+    transfer,
+    tuning,
+)
 from subconscious_mcp.errors import InvalidArgument
 from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.render import Payload
@@ -54,6 +62,14 @@ def _explain(memory: Memory, scope: Scope, values: Values) -> Payload:
 
 def _tune(memory: Memory, scope: Scope, values: Values) -> Payload:
     return learning_payloads.advice_payload(tuning.tune(memory, scope, **values))
+
+
+def _consolidate(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return consolidation_payloads.done_payload(consolidation.consolidate(memory, scope, **values))
+
+
+def _undo_consolidation(memory: Memory, scope: Scope, values: Values) -> Payload:
+    return consolidation_payloads.undone_payload(consolidation.undo(memory, scope, **values))
 
 
 def _near(memory: Memory, scope: Scope, values: Values) -> Payload:
@@ -112,6 +128,8 @@ VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
     "explain": _explain,
     "tune": _tune,
     "near": _near,
+    "consolidate": _consolidate,
+    "undo consolidation": _undo_consolidation,
 }
 OF_ALL_NAMESPACES: dict[str, Callable[[Memory, Values], Payload]] = {
     "namespaces": _namespaces,

@@ -11,6 +11,7 @@ from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.records import NOTES, Filters, Kind
 from subconscious_mcp.render import Payload, Payloads
 from subconscious_mcp.toolsets import parameters
+from subconscious_mcp.toolsets.consolidation import consolidation_tools
 from subconscious_mcp.toolsets.parameters import Parameter
 from subconscious_mcp.toolsets.tool import Tool
 
@@ -27,7 +28,7 @@ def notes_tools(config: Config) -> tuple[Tool, ...]:
 
 def notes_beside_tools(config: Config) -> tuple[Tool, ...]:
     """Returns the notes' tools under names that leave the answers' theirs; `forget` takes the id of either."""
-    return (_remember("remember_note"), _recall("search_notes"), _list_recent(), _supersede())
+    return (_remember("remember_note"), _recall("search_notes"), _list_recent(), _supersede(), *consolidation_tools())
 
 
 def _remember(name: str) -> Tool:
