@@ -21,6 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "full_text",
             "feedback",
             "hnsw_files",
+            "hybrid",
             "model_layout",
             "redaction",
             "secret_shapes",
