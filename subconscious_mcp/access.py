@@ -197,10 +197,19 @@ class Access:
         audience = self.audience or ""
         return audience if urllib.parse.urlsplit(audience).scheme in ("http", "https") else url
 
-    def metadata_url(self, url: str) -> str:
-        """Returns where the metadata is, for clients that were refused."""
+    def challenge(self, url: str) -> list[str]:
+        """Returns what clients that were refused are told of the issuer; nothing without OAuth.
+
+        Args:
+            url: Where the server listens.
+        """
+        if self.issuer is None:
+            return []
+        from subconscious_mcp.oauth import READ_SCOPE, WRITE_SCOPE
+
         parts = urllib.parse.urlsplit(self.resource(url))
-        return f"{parts.scheme}://{parts.netloc}{METADATA_PATH}{parts.path.rstrip('/')}"
+        metadata = f"{parts.scheme}://{parts.netloc}{METADATA_PATH}{parts.path.rstrip('/')}"
+        return [f'scope="{READ_SCOPE} {WRITE_SCOPE}"', f'resource_metadata="{metadata}"']
 
 
 def _user_of(subject: Subject) -> User | Refusal:

@@ -12,14 +12,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from subconscious_mcp.logs import BACKUPS, MAX_BYTES, PrivateFile
+from subconscious_mcp.logs import PrivateFile
 
+MAX_BYTES = 10_000_000
+BACKUPS = 9
+"""Files before the present one: some 600,000 calls in all."""
 MAX_NAME = 200
 """Characters of a user's name: that of an OAuth subject is the issuer's to choose."""
 
 
 class AuditLog:
-    """Appends to the file, which rotates as the server's log does and which only its owner reads.
+    """Appends to the file, which rotates and which only its owner reads.
 
     Args:
         path: The file; its folder is made with mode 0700.

@@ -51,7 +51,7 @@ MAX_USERS = 1000
 """Users whose sessions are kept. The one that was quiet longest goes first."""
 MAX_CONNECTIONS = 1000
 FAILURES_A_MINUTE = 30
-"""Refused requests of one address that are answered and noted as what they are."""
+"""Refused requests of one address, or of one user, that are answered and noted as what they are."""
 _AUDITED = {"tools/call", "resources/read", "prompts/get"}
 WATCH_SECONDS = 0.2
 """How often the server looks whether it is to end, and whether a token was revoked."""
@@ -105,7 +105,8 @@ class HttpApp:
         self._config = config
         self._host = host
         self._access = access
-        self._url = url
+        self._metadata = access.metadata(url)
+        self._challenge = access.challenge(url)
         self._audit = audit
         self._group = group
         self._names = Names(config.http_allowed_hosts, config.http_allowed_origins)
@@ -132,9 +133,12 @@ class HttpApp:
         if refused is not None:
             return refused
         path = scope["path"]
-        metadata = self._access.metadata(self._url)
-        if metadata is not None and path in (METADATA_PATH, METADATA_PATH + self._config.http_path):
-            return JSONResponse(metadata) if scope["method"] in ("GET", "HEAD") else _plain(405, "Method not allowed.")
+        if self._metadata is not None and path in (METADATA_PATH, METADATA_PATH + self._config.http_path):
+            return (
+                JSONResponse(self._metadata)
+                if scope["method"] in ("GET", "HEAD")
+                else _plain(405, "Method not allowed.")
+            )
         if path != self._config.http_path:
             return _plain(404, "There is nothing here.")
         peer = scope["client"][0] if scope.get("client") else ""
@@ -143,7 +147,9 @@ class HttpApp:
             return self._refused(user, peer)
         wait = self._limit.take(user.name)
         if wait:
-            self._audit.note(user.name, peer, "", "too many requests")
+            if not self._failures.take(user.name):
+                # Not each one: who floods the server must not flood the log, where others' lines would go for it.
+                self._audit.note(user.name, peer, "", "too many requests")
             return _too_many(wait)
         if self._stopping:
             return _plain(503, "The server is ending.", {"Retry-After": "5", "Connection": "close"})
@@ -173,10 +179,8 @@ class HttpApp:
         body = {"error": refusal.error or "unauthorized", "error_description": refusal.about}
         if refusal.status not in (401, 403):
             return JSONResponse(body, refusal.status)
-        parts = [f'error="{refusal.error}", error_description="{refusal.about}"'] if refusal.error else []
-        if self._access.issuer is not None:
-            parts.append(f'resource_metadata="{self._access.metadata_url(self._url)}"')
-        challenge = " ".join(["Bearer", ", ".join(parts)]).strip()
+        error = [f'error="{refusal.error}", error_description="{refusal.about}"'] if refusal.error else []
+        challenge = " ".join(["Bearer", ", ".join([*error, *self._challenge])]).strip()
         return JSONResponse(body, refusal.status, headers={"WWW-Authenticate": challenge})
 
     # --- users
@@ -268,6 +272,9 @@ class HttpServer:
         access: Decides who may ask.
         url: Where the socket listens.
         audit: Takes note of each call.
+
+    Attributes:
+        failed: It ended, and not because it was told to.
     """
 
     def __init__(self, listener: socket.socket, config: Config, access: Access, url: str, audit: AuditLog) -> None:
@@ -277,6 +284,7 @@ class HttpServer:
         self._url = url
         self._audit = audit
         self._told = threading.Event()
+        self.failed = False
         self._thread: threading.Thread | None = None
 
     def start(self, host: Host, ended: Callable[[], None]) -> None:
@@ -294,6 +302,7 @@ class HttpServer:
             anyio.run(self._serve, host)
         except Exception:
             log.exception("The HTTP server failed.")
+            self.failed = True
         finally:
             ended()
 

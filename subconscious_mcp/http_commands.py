@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 EXIT_UNKNOWN = 1
+EXIT_FAILED = 70
 MAX_DAYS = 36_500
 _OPTIONS = ("http_host", "http_port", "http_path")
 
@@ -111,7 +112,7 @@ def serve(arguments: argparse.Namespace) -> NoReturn:
     engine.run()
     logging.shutdown()
     # The interpreter's own end would wait for threads that nobody waits for any more.
-    os._exit(0)
+    os._exit(EXIT_FAILED if companion.failed else 0)
 
 
 def _with_options(resolved: Resolved, arguments: argparse.Namespace) -> Resolved:

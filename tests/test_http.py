@@ -343,7 +343,8 @@ def test_clients_learn_where_tokens_come_from(guarded: HttpProcess, issuer: Issu
     refused = guarded.call("stats", {})
     metadata = "https://memory.example/.well-known/oauth-protected-resource/mcp"
     assert refused.status == 401
-    assert refused.headers["www-authenticate"] == f'Bearer resource_metadata="{metadata}"'
+    told = f'Bearer scope="memory:read memory:write", resource_metadata="{metadata}"'
+    assert refused.headers["www-authenticate"] == told
     for path in ("/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"):
         told = guarded.ask("GET", path).message
         assert told["resource"] == AUDIENCE and told["authorization_servers"] == [issuer.url]
@@ -448,6 +449,13 @@ def test_a_request_that_is_too_large_is_refused_unread(shared: Place) -> None:
     assert server.ask(body=None, headers={"Content-Length": "90000000"}).status in (401, 429)
 
 
+def test_a_body_that_does_not_come_is_not_waited_for(place: Place) -> None:
+    server = place.serve(change="from subconscious_mcp import http; http.BODY_SECONDS = 0.2")
+    answer = server.ask(body=b"half", headers={"Content-Length": "5000"})
+    assert answer.status == 408
+    assert server.call("stats", {}).status == 200
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"jsonrpc":"2.0"}', b"[" * 50_000])
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN, "1999-01-01", "x" * 1000])
 def test_what_is_no_message_is_refused(shared: Place, body: bytes, version: str) -> None:
@@ -459,6 +467,14 @@ def test_what_is_no_message_is_refused(shared: Place, body: bytes, version: str)
 
 
 # --- limits and the log
+
+
+def test_a_flood_of_one_user_leaves_the_others_lines_in_the_log(place: Place) -> None:
+    server = place.serve(
+        change="from subconscious_mcp import http; http.FAILURES_A_MINUTE = 2", SUBCONSCIOUS_HTTP_RATE_LIMIT="1"
+    )
+    assert [server.call("stats", {}).status for _ in range(6)] == [200] + [429] * 5
+    assert [line["outcome"] for line in audit(place.home)] == ["ok", "too many requests", "too many requests"]
 
 
 def test_a_user_who_asks_too_often_waits_and_others_do_not(place: Place) -> None:
@@ -508,6 +524,13 @@ def test_the_log_says_who_called_what_and_no_word_of_it(place: Place) -> None:
 
 
 # --- beside the engine
+
+
+def test_a_server_that_fails_says_so_by_its_exit_code(place: Place) -> None:
+    change = "from subconscious_mcp import http\nasync def fail(*_): raise RuntimeError\nhttp.HttpServer._serve = fail"
+    server = place.serve(change=change)
+    assert server.end()[0] == 70
+    assert "The HTTP server failed." in (place.home / "logs" / "server.log").read_text()
 
 
 def test_windows_of_the_same_directory_go_on_over_it(place: Place) -> None:
