@@ -17,6 +17,7 @@ from subconscious_mcp import (
     http_commands,
     install_hooks_command,
     learning_commands,
+    notes_commands,
     transfer_commands,
 )
 from subconscious_mcp.config import resolve
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--because", default="", help=argparse.SUPPRESS)
     add_command(commands, "demo", "try it: remember, recall a paraphrase, miss", _demo)
     _add_verbs(commands)
+    notes_commands.add_commands(commands)
     learning_commands.add_commands(commands)
     consolidation_commands.add_commands(commands)
     transfer_commands.add_commands(commands)

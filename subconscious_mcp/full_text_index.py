@@ -219,6 +219,25 @@ def weigh(read: Read, able: Features, query: str, most: int | None) -> Weighed:
     return Weighed(found, sums.astype(np.float64), whole)
 
 
+def holders(
+    read: Read, able: Features, terms: Sequence[str], query: str, most: int | None
+) -> list[tuple[str, NDArray[np.int64] | None]]:
+    """Returns the entries that hold each term, (n,), the newest first; None for a term that more than `most` hold.
+
+    Args:
+        terms: Words, and words side by side, of the query.
+        query: What is looked for inside words is taken from it.
+    """
+    limit = -1 if most is None else most + 1
+    wanted = [(WORDS, term) for term in terms] + [(GRAMS, term) for term in full_text.grams(query)]
+    found: list[tuple[str, NDArray[np.int64] | None]] = []
+    for table, term in wanted:
+        if table in able.tables:
+            keys = _holders(read, table, term, limit)
+            found.append((term, keys if most is None or len(keys) <= most else None))
+    return found + [(pair, _scanned(read, pair)) for pair in full_text.pairs(query)]
+
+
 def _holders(read: Read, table: str, term: str, limit: int) -> NDArray[np.int64]:
     """Returns the keys of the entries that hold a term, (n,), the newest first."""
     # As one text: for thousands of rows that takes a tenth of the time.

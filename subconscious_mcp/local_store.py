@@ -22,6 +22,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from subconscious_mcp import full_text
 from subconscious_mcp.database import Database, VectorSet
 from subconscious_mcp.errors import IndexUnreadable, StorageError, SubconsciousError
 from subconscious_mcp.exact_search import ExactVectors
@@ -30,6 +31,7 @@ from subconscious_mcp.records import (
     Consolidated,
     Entry,
     Filters,
+    Holders,
     Kind,
     Matched,
     Namespace,
@@ -319,6 +321,25 @@ class LocalStore:
         filtered = self.database.filtered(namespace, kind, filters)
         return filtered if tagged is None else np.intersect1d(filtered, tagged)
 
+    def holders(
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        terms: Sequence[str],
+        query: str,
+        *,
+        now: float,
+        filters: Filters | None = None,
+    ) -> Holders:
+        self.last_used = time.monotonic()
+        read = [kind for kind in kinds if kind in READ_BY_WORDS]
+        if not read:
+            return Holders()
+        found, common = self.database.holders(namespace, read, terms, query, now=now, filters=filters or Filters())
+        return Holders(
+            tuple(term for term, _ in found), tuple(tuple(keys.tolist()) for _, keys in found), tuple(common)
+        )
+
     def matching(
         self,
         namespace: Namespace,
@@ -583,7 +604,8 @@ class LocalStore:
                 return None
             self.database.delete([entry.key], request=request, entry_id=entry.id)
             self._leave_sets(entry.key, entry.id, namespace.key, entry.kind)
-            self._scrub((entry.task, entry.answer, *entry.tags), wait=True)
+            indexed = full_text.remains(f"{entry.task} {entry.answer}") if entry.kind in READ_BY_WORDS else ()
+            self._scrub((entry.task, entry.answer, *entry.tags, *indexed), wait=True)
         self._wake.set()
         return entry
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import asdict
 from typing import Any
 
 from subconscious_mcp.notes import Contradiction, Hit, Noted
@@ -49,7 +50,7 @@ def hits_payload(hits: list[Hit], *, explain: bool = False, most: int = WHOLE) -
     for hit in hits:
         payload = {**note_payload(hit.entry, most=most), "score": round(hit.similarity, 4)}
         if explain:
-            payload["parts"] = {name: round(value, 4) for name, value in hit.parts.as_rows()}
+            payload["parts"] = {name: round(value, 4) for name, value in asdict(hit.parts).items()}
         found.append(payload)
     return found
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from subconscious_mcp import hybrid, verification
+from subconscious_mcp import full_text, hybrid, verification
 from subconscious_mcp.arguments import MAX_ID_CHARS, MAX_TASK_CHARS, checked_tags, checked_text
 from subconscious_mcp.errors import InvalidArgument
 from subconscious_mcp.memory import Memory, Scope
@@ -26,9 +26,6 @@ the lower end of what `remember` calls a near-duplicate."""
 _LOOKED_AT = 8
 """Near notes that are looked at for contradictions: half a millisecond each."""
 _TOLD = 3
-_FROM_VECTORS = 100
-"""Notes that the vectors contribute to the candidates. Source: see `hybrid`."""
-_FROM_WORDS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +147,16 @@ def note(memory: Memory, scope: Scope, entry_id: str) -> Entry | None:
     return entry
 
 
+def restore(memory: Memory, scope: Scope, entry_id: str) -> bool:
+    """Lets an archived note be found again; returns False where there is none.
+
+    Raises:
+        InvalidArgument: The id is blank or that of an entry which is no note.
+    """
+    entry = note(memory, scope, entry_id)
+    return entry is not None and memory.store.restore(scope.namespace, entry.id)
+
+
 def search(
     memory: Memory,
     scope: Scope,
@@ -170,20 +177,44 @@ def search(
     checked_text("query", query, MAX_TASK_CHARS)
     checked_limit(limit, MAX_LIMIT)
     filters = filters or Filters()
+    found = _found(memory, scope, query, filters, kinds)
+    entries = memory.store.entries(hybrid.to_read(found))
+    texts = {key: entry.task for key, entry in entries.items()}
+    born = {key: entry.created_at for key, entry in entries.items()}
+    ranked = hybrid.rank(query, found, texts, born, limit=limit)
+    entries |= memory.store.entries([one.key for one in ranked if one.key not in entries])
+    return [Hit(entries[one.key], one.similarity, one.parts) for one in ranked if one.key in entries]
+
+
+def _found(memory: Memory, scope: Scope, query: str, filters: Filters, kinds: Sequence[Kind]) -> hybrid.Found:
+    """Gathers the candidates and what numbers say of them; the steps are those that `hybrid` names."""
     store, namespace, now = memory.store, scope.namespace, memory.now()
     vector, fingerprint = memory.vector(scope, query), memory.embedder().fingerprint
-    near = store.nearest(namespace, kinds, fingerprint, vector, _FROM_VECTORS, now=now, filters=filters)
-    matched = store.matching(namespace, kinds, query, _FROM_WORDS, now=now, filters=filters)
+    near = store.nearest(namespace, kinds, fingerprint, vector, hybrid.CANDIDATES, now=now, filters=filters)
+    terms = hybrid.keyword_terms(query, full_text.words(query))
+    held = store.holders(namespace, kinds, terms, query, now=now, filters=filters)
+    words = hybrid.weigh(held.terms, held.keys, store.count(namespace, kinds, now))
+    words = replace(words, names=words.names.union(term.casefold() for term in held.common))
     similar = {one.entry.key: one.similarity for one in near}
-    words = {one.key: one.score for one in matched}
-    ranked = hybrid.rank(
-        similar
-        | store.similarities(namespace, kinds, fingerprint, vector, [key for key in words if key not in similar]),
-        words,
-        limit,
+    candidates = list(dict.fromkeys([*similar, *hybrid.best_by_words(words, hybrid.CANDIDATES)]))
+    beside = store.beside(candidates, now=now)
+    around = list(dict.fromkeys(key for pair in beside.values() for key in pair if key is not None))
+    beside |= store.beside([key for key in around if key not in beside], now=now)
+    wanted = [key for key in (*candidates, *around) if key not in similar]
+    if filters != Filters():
+        wanted = [key for key, entry in store.entries(wanted).items() if _passes(entry, filters)]
+    similar |= store.similarities(namespace, kinds, fingerprint, vector, list(dict.fromkeys(wanted)))
+    return hybrid.combine(similar, words, beside)
+
+
+def _passes(entry: Entry, filters: Filters) -> bool:
+    """Returns whether a neighbour of a candidate may be returned itself."""
+    return (
+        (not filters.tags or not set(filters.tags).isdisjoint(entry.tags))
+        and (filters.since is None or entry.created_at >= filters.since)
+        and (filters.until is None or entry.created_at <= filters.until)
+        and (filters.source is None or entry.source == filters.source)
     )
-    entries = store.entries([one.key for one in ranked])
-    return [Hit(entries[one.key], one.similarity, one.parts) for one in ranked if one.key in entries]
 
 
 def recent(

@@ -117,6 +117,21 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
+class Holders:
+    """Who holds the terms of a query, among the live entries that a search may return.
+
+    Attributes:
+        terms: Those that were looked up.
+        keys: Of each of them the entries that hold it, in any order; empty where none does.
+        common: Terms that were left out because too many entries hold them: they tell little, and cost time.
+    """
+
+    terms: tuple[str, ...] = ()
+    keys: tuple[tuple[int, ...], ...] = ()
+    common: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Matched:
     """An entry that shares words with a query.
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from subconscious_mcp import render
+from subconscious_mcp import note_payloads, notes, render
 from subconscious_mcp.config import Config
 from subconscious_mcp.memory import Memory, Scope
+from subconscious_mcp.records import Filters
 
 RECENT = 20
 TAGGED = 50
@@ -90,8 +91,6 @@ def find(
 
 
 def _note_stats(memory: Memory, scope: Scope, _: str) -> str:
-    from subconscious_mcp import notes
-
     found = f"Total memories: {notes.count(memory, scope)}"
     return f"{found}\nCollection: {scope.namespace.name}\nStorage path: {memory.folder}"
 
@@ -103,15 +102,10 @@ def _answer_stats(memory: Memory, scope: Scope, _: str) -> str:
 
 
 def _recent(memory: Memory, scope: Scope, _: str) -> str:
-    from subconscious_mcp import note_payloads, notes
-
     return _json([note_payloads.note_payload(one, most=MAX_SHOWN) for one in notes.recent(memory, scope, limit=RECENT)])
 
 
 def _tagged(memory: Memory, scope: Scope, tag: str) -> str:
-    from subconscious_mcp import note_payloads, notes
-    from subconscious_mcp.records import Filters
-
     found = notes.recent(memory, scope, limit=TAGGED, filters=Filters(tags=(tag,)))
     return _json([note_payloads.note_payload(one, most=MAX_SHOWN) for one in found])
 

@@ -8,7 +8,18 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from subconscious_mcp.records import Consolidated, Entry, Filters, Kind, Matched, Namespace, Near, NewEntry, Observation
+from subconscious_mcp.records import (
+    Consolidated,
+    Entry,
+    Filters,
+    Holders,
+    Kind,
+    Matched,
+    Namespace,
+    Near,
+    NewEntry,
+    Observation,
+)
 
 
 class Store(Protocol):
@@ -83,6 +94,23 @@ class Store(Protocol):
 
         With `tags` only entries that bear at least one of them, with `filters` only what they let through; the
         others take no place. An archived entry is not live.
+        """
+
+    def holders(
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        terms: Sequence[str],
+        query: str,
+        *,
+        now: float,
+        filters: Filters | None = None,
+    ) -> Holders:
+        """Returns the live entries that hold each term of a query.
+
+        Args:
+            terms: Words, and words side by side, of the query.
+            query: Identifiers, paths and scripts without spaces are taken from it too, and looked for inside words.
         """
 
     def matching(

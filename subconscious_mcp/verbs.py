@@ -19,6 +19,7 @@ from subconscious_mcp import (
 )
 from subconscious_mcp.errors import InvalidArgument
 from subconscious_mcp.memory import Memory, Scope
+from subconscious_mcp.note_verbs import NOTE_VERBS
 from subconscious_mcp.render import Payload
 
 Values = Mapping[str, Any]
@@ -130,6 +131,7 @@ VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
     "near": _near,
     "consolidate": _consolidate,
     "undo consolidation": _undo_consolidation,
+    **NOTE_VERBS,
 }
 OF_ALL_NAMESPACES: dict[str, Callable[[Memory, Values], Payload]] = {
     "namespaces": _namespaces,
