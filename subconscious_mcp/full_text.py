@@ -14,6 +14,7 @@ MOST_TERMS = 32
 """Terms of an expression. A question has fewer; of a whole page so many tell what it is about."""
 _LONGEST_TERM = 100
 """Characters; no word of a language is longer, and of a longer identifier so many are as good as all."""
+_MOST_REMAINS = 200
 
 _COMMON = """
 a about all also am an and any are as at be been being but by can could did do does doing don for from get had has have
@@ -68,6 +69,18 @@ def pairs(text: str) -> tuple[str, ...]:
     """Returns the words of two characters in scripts without spaces, too short for pieces of three."""
     found = dict.fromkeys(run for run in _SPACELESS_RUN.findall(text) if len(run) == 2)
     return tuple(found)[:MOST_TERMS]
+
+
+def remains(text: str) -> tuple[str, ...]:
+    """Returns what shows that words of a text stand in a file as the index keeps them.
+
+    Of a word without its beginning, which is stored once for words that share it, and without its end, which its stem
+    may lack; of scripts without spaces two characters of each three.
+    """
+    found = {word.lower()[2:-2]: None for word in _WORD.findall(text) if 8 <= len(word) <= _LONGEST_TERM}
+    for run in _SPACELESS_RUN.findall(text):
+        found.update(dict.fromkeys(run[at : at + 2] for at in range(1, len(run) - 1)))
+    return tuple(sorted(found, key=len, reverse=True)[:_MOST_REMAINS])
 
 
 def words_query(text: str) -> str:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import OpenMemory
@@ -18,6 +19,7 @@ from subconscious_mcp.echo_log import log_file
 from subconscious_mcp.local_store import LocalStore
 from subconscious_mcp.logs import log_to_file
 from subconscious_mcp.memory import Memory, Scope
+from subconscious_mcp.records import NOTES, NewEntry
 
 MARK = "zanzibar"
 """A word that is in every text that is forgotten here, and in no other."""
@@ -225,3 +227,83 @@ def test_compacting_takes_the_vector_out_of_the_files_of_the_index(
     store.bring_index_up_to_date()
     store.index.compact()
     assert files_with([tmp_path / "data"], {vector[:64], entry_id.encode()}) == []
+
+
+NOTE = f"The {MARK} deploy key ѪѮѰ lies in vqzx/{MARK}_xkjq_v7w.tzqk since QXZJ-90210, 龘靐齉爩"
+NOTE_PIECES = {
+    # As the indexes may keep them: without case, and without a beginning that others share.
+    piece.encode()
+    for word in (MARK, "龘靐齉爩", "ѫѯѱ", "ѪѮѰ", "qxzj", "QXZJ", "_xkjq_v7w.", "vqzx", "tzqk")
+    for piece in (word, *(word[at : at + 4] for at in range(max(1, len(word) - 3))), word[-3:])
+    if len(piece.encode()) >= 4
+}
+
+
+def put_note(memory: Memory, scope: Scope, embedder: FakeEmbedder, entry_id: str, text: str, **values: Any) -> None:
+    entry = NewEntry(entry_id, "note", text, "", memory.now(), **values)
+    memory.store.add(scope.namespace, entry, embedder.fingerprint, embedder.embed_query(text))
+
+
+def found_by(memory: Memory, scope: Scope, query: str) -> int:
+    return len(memory.store.matching(scope.namespace, NOTES, query, 50, now=memory.now()))
+
+
+@pytest.mark.parametrize("way", ["forgotten", "archived before", "superseded before", "restored before", "expired"])
+def test_words_of_a_forgotten_note_are_in_no_file(
+    memory: Memory, config: Config, embedder: FakeEmbedder, clock: Clock, tmp_path: Path, logs: Path, way: str
+) -> None:
+    scope, store = memory.scope(config, "tests", None), store_of(memory)
+    for number in range(30):
+        put_note(memory, scope, embedder, f"before{number}", f"another note number {number} about the deploy keys")
+    folders = [tmp_path / "data", logs]
+    for turn in range(3):
+        entry_id = f"note{turn}"
+        lifetime = memory.now() + 10 if way == "expired" else None
+        put_note(memory, scope, embedder, entry_id, NOTE, tags=(f"{MARK}-tag",), expires_at=lifetime)
+        store.bring_index_up_to_date()
+        for query in (MARK, "kjq_v7w.t", "靐齉爩", "ѫѯѱ"):
+            assert found_by(memory, scope, query)
+        assert files_with(folders, {b"qxzj"})
+        if way in ("archived before", "restored before"):
+            assert store.archive(scope.namespace, entry_id, at=memory.now())
+            put_note(memory, scope, embedder, f"between{turn}", "another note in between")
+        if way == "restored before":
+            assert store.restore(scope.namespace, entry_id)
+        if way == "superseded before":
+            new = NewEntry(f"new{turn}", "note", "what holds now", "", memory.now())
+            vector = embedder.embed_query(new.task)
+            assert store.supersede(scope.namespace, entry_id, new, embedder.fingerprint, vector, at=memory.now())
+        if way == "expired":
+            clock.advance(11)
+            assert store.purge_expired(memory.now()) == 1
+        else:
+            assert memory.forget(scope, entry_id)
+        assert files_with(folders, NOTE_PIECES) == []
+        assert found_by(memory, scope, MARK) == 0
+    assert found_by(memory, scope, "another note about deploy keys") >= 30
+    assert store.database.full_text_problems() == []
+    store.bring_index_up_to_date()
+    memory.close()
+    assert files_with(folders, NOTE_PIECES) == []
+
+
+def test_words_that_other_notes_hold_too_stay_theirs(memory: Memory, config: Config, embedder: FakeEmbedder) -> None:
+    scope = memory.scope(config, "tests", None)
+    put_note(memory, scope, embedder, "a", NOTE)
+    put_note(memory, scope, embedder, "b", NOTE)
+    assert memory.forget(scope, "a")
+    for query in (MARK, "kjq_v7w.t", "靐齉爩", "deploy"):
+        assert found_by(memory, scope, query) == 1
+
+
+def test_a_namespace_that_was_merged_or_renamed_forgets_words(
+    memory: Memory, config: Config, embedder: FakeEmbedder, tmp_path: Path
+) -> None:
+    source, into = memory.scope(config, "source", None), memory.scope(config, "into", None)
+    put_note(memory, source, embedder, "a", NOTE)
+    memory.store.merge_namespaces(source.namespace, into.namespace)
+    memory.store.rename_namespace(into.namespace, "renamed")
+    assert found_by(memory, into, MARK) == 1
+    store_of(memory).database.compact()
+    assert memory.forget(into, "a")
+    assert files_with([tmp_path / "data"], NOTE_PIECES) == []

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from subconscious_mcp import full_text
-from subconscious_mcp.full_text import MOST_TERMS, grams, grams_query, pairs, words, words_query
+from subconscious_mcp.full_text import MOST_TERMS, grams, grams_query, pairs, remains, words, words_query
 
 ANY_TEXT = st.text(
     st.one_of(
@@ -38,6 +38,7 @@ def check(index: sqlite3.Connection, text: str) -> None:
     assert len(words(text)) <= MOST_TERMS
     assert len(grams(text)) <= MOST_TERMS
     assert len(pairs(text)) <= MOST_TERMS
+    remains(text)
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
@@ -104,6 +105,12 @@ def test_of_too_many_words_the_longest_are_looked_for() -> None:
 
 def test_words_of_two_characters() -> None:
     assert pairs("东京 の 天気 nginx設定") == ("东京", "天気", "設定")
+
+
+def test_what_remains_of_a_text_is_short_of_what_the_index_leaves_out() -> None:
+    assert remains("Configuring the database 日本語 Ab") == ("nfiguri", "taba", "本語")
+    assert remains("") == ()
+    assert len(remains("日本語です" * 20_000 + " ".join(f"wordword{n}word" for n in range(1000)))) <= 200
 
 
 def test_quotes_in_a_term_stay_in_it() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from subconscious_mcp import full_text
 from subconscious_mcp import full_text_index as module
 from subconscious_mcp.database import Database, salvage
 from subconscious_mcp.full_text_index import GRAMS, WORDS, Features
@@ -25,7 +26,6 @@ MODEL = "fa4efa4efa4e"
 NOW = 1_800_000_000.0
 KINDS: tuple[Kind, ...] = ("note", "fact", "chunk")
 VECTOR: NDArray[np.float32] = np.ones(4, np.float32)
-ERASES = sqlite3.sqlite_version_info >= (3, 42)
 
 pytestmark = pytest.mark.skipif(
     sqlite3.sqlite_version_info < (3, 34)
@@ -34,16 +34,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=[True, False] if ERASES else [False], ids=["erases", "merges"] if ERASES else ["merges"])
-def able(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Features:
-    """Deleting as SQLite does from 3.42 on, where this is such a one, and as it did before."""
-    able = Features((WORDS, GRAMS), erases=request.param)
-    monkeypatch.setattr(module, "features", lambda connection: able)
-    return able
-
-
 @pytest.fixture
-def db(tmp_path: Path, able: Features) -> Iterator[Database]:
+def db(tmp_path: Path) -> Iterator[Database]:
     opened = Database(tmp_path, busy_seconds=0.05)
     yield opened
     opened.close()
@@ -239,7 +231,7 @@ def test_a_write_that_fails_leaves_no_words(db: Database, project: Namespace) ->
     assert db.full_text_problems() == []
 
 
-def test_entries_of_a_file_of_before_are_indexed_where_it_is_opened(tmp_path: Path, able: Features) -> None:
+def test_entries_of_a_file_of_before_are_indexed_where_it_is_opened(tmp_path: Path) -> None:
     with closing(Database(tmp_path, migrations=MIGRATIONS[:4])) as old:
         space = old.namespace("project", None)
         put(old, space, "a", "the zeppelin of old")
@@ -375,7 +367,7 @@ def test_a_file_whose_words_were_erased_by_a_later_sqlite_is_opened(
 # --- forgetting
 
 
-def test_no_deleted_word_stays_in_the_file(tmp_path: Path, able: Features) -> None:
+def test_no_deleted_word_stays_in_the_file(tmp_path: Path) -> None:
     rnd = random.Random(1)
     common = ["".join(rnd.choices(string.ascii_lowercase, k=rnd.randrange(3, 9))) for _ in range(200)]
     live: dict[int, list[str]] = {}
@@ -389,7 +381,7 @@ def test_no_deleted_word_stays_in_the_file(tmp_path: Path, able: Features) -> No
                 if rnd.random() < 0.3:
                     db.archive(space, words[0], at=NOW)
                 db.delete([key])
-                assert db.scrub([" ".join(words)])
+                assert db.scrub(full_text.remains(" ".join(words)))
                 raw = raw_files(tmp_path)
                 # Without its beginning, which the index may share with another word's.
                 assert [word for word in words if word[3:10].encode() in raw] == []
