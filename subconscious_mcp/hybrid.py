@@ -91,6 +91,8 @@ _SPEAKER = re.compile(
     r"([^\W\d_][\w'\u2019-]{0,30}(?: [^\W\d_][\w'\u2019-]{0,30}){0,2})"
     r"\s?(?:[\[(][^\])\n]{0,60}[\])])?\s?:\s"
 )
+_MOST_READ = 1000
+"""Characters of a note in which a time is looked for: 0.1 ms for so many."""
 _BRACKETED_END = re.compile(r"\s*[\[(][^\])\n]*[\])]\s*$")
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _CLOSING = " \t\r\n\"'\u201d\u2019)]}*_"
@@ -113,9 +115,7 @@ def keyword_terms(query: str, words: Sequence[str]) -> tuple[str, ...]:
     telling = {word.casefold() for word in words}
     spoken = _WORD.findall(query)
     pairs = [
-        f"{one} {other}"
-        for one, other in pairwise(spoken)
-        if one.casefold() in telling and other.casefold() in telling
+        f"{one} {other}" for one, other in pairwise(spoken) if one.casefold() in telling and other.casefold() in telling
     ]
     return tuple(dict.fromkeys((*words, *pairs)))
 
@@ -202,8 +202,8 @@ def weigh(terms: Sequence[str], holders: Sequence[Collection[int] | None], notes
     What the index of pieces finds, for all pieces of a query together, is one term more, where there is any.
 
     Args:
-        holders: Of each term the keys of the notes that hold it, in any order; None where the term was left out
-            because it is in too many.
+        holders: Of each term the keys of the notes that hold it, each once, in any order; None where the term was
+            left out because it is in too many.
         notes: How many notes there are to be searched.
     """
     held: list[Keys] = []
@@ -213,7 +213,7 @@ def weigh(terms: Sequence[str], holders: Sequence[Collection[int] | None], notes
     for term, its_holders in zip(terms, holders, strict=True):
         if its_holders is None:
             continue
-        keys = np.unique(np.fromiter(its_holders, dtype=np.int64, count=len(its_holders)))
+        keys = np.sort(np.fromiter(its_holders, dtype=np.int64, count=len(its_holders)))
         count, all_notes = len(keys), max(notes, len(keys))
         rest = (all_notes - count + 0.5) / (count + 0.5)
         is_phrase = " " in term
@@ -258,7 +258,7 @@ def combine(similarities: Mapping[int, float], words: Words, beside: Beside) -> 
         after[row_of[key]] = nobody if other is None else row_of[other]
     own, passage, telling = np.zeros(nobody + 1), np.zeros(nobody + 1), np.zeros(nobody + 1)
     for keys, weight, worth in zip(words.holders, words.weights, words.telling, strict=True):
-        held = np.append(np.isin(everyone, keys, assume_unique=True), False).astype(np.float64)
+        held = np.append(_are_in(everyone, keys), 0.0)
         own += weight * held
         telling += worth * held
         passage += weight * np.maximum.reduce(
@@ -296,7 +296,7 @@ def is_weak(found: Found) -> bool:
 
 def to_read(found: Found, k: int = CANDIDATES) -> list[int]:
     """Returns the keys of the notes whose texts `rank` wants: the k best so far, and those before them."""
-    best = _order(found, found.vector + found.keyword + found.around)[:k]
+    best = _order(found, found.vector + found.keyword + found.around, np.zeros(len(found.keys)))[:k]
     before = found.before[best]
     return [int(key) for key in np.unique(found.keys[np.concatenate((best, before[before >= 0]))])]
 
@@ -324,12 +324,16 @@ def rank(
     if limit < 1 or is_weak(found):
         return []
     asks_when = _ASKS_WHEN.match(query) is not None
-    wording = np.array([_wording(texts.get(int(key), ""), found.names, asks_when) for key in found.keys])
-    asks = np.array([_asks(texts.get(int(key), "")) for key in found.keys] + [False])
+    size = len(found.keys)
+    wording, asks = np.zeros(size), np.zeros(size + 1)
+    for at, key in enumerate(found.keys.tolist()):
+        if (text := texts.get(key)) is not None:
+            wording[at] = _wording(text, found.names, asks_when)
+            asks[at] = _asks(text)
     own = np.append(found.vector + found.keyword, 0.0)
     neighbours = found.around + ANSWER * own[found.before] * asks[found.before]
-    ages = np.array([max(0.0, now - created_at.get(int(key), 0.0)) for key in found.keys])
-    recency = RECENCY * 0.5 ** (ages / half_life) if half_life else np.zeros(len(found.keys))
+    born = np.array([created_at.get(key, 0.0) for key in found.keys.tolist()], dtype=np.float64)
+    recency = RECENCY * 0.5 ** (np.maximum(0.0, now - born) / half_life) if half_life else np.zeros(size)
     totals = found.vector + found.keyword + neighbours + wording + recency
     return [
         Ranked(
@@ -344,20 +348,26 @@ def rank(
                 float(totals[at]),
             ),
         )
-        for at in _order(found, totals, created_at)[:limit]
+        for at in _order(found, totals, born)[:limit]
     ]
 
 
-def _order(found: Found, totals: Floats, created_at: Mapping[int, float] | None = None) -> Places:
+def _are_in(keys: Keys, holders: Keys) -> Floats:
+    """Returns 1 for each of the keys, (n,), that is among the holders, rising and not empty, else 0."""
+    at = np.minimum(np.searchsorted(holders, keys), len(holders) - 1)
+    found: Floats = np.equal(holders[at], keys).astype(np.float64)
+    return found
+
+
+def _order(found: Found, totals: Floats, born: Floats) -> Places:
     """Returns the places of the notes, the best first; what differs by rounding only is equal."""
-    born = np.array([(created_at or {}).get(int(key), 0.0) for key in found.keys], dtype=np.float64)
     return np.lexsort((-found.keys, -born, -np.round(totals, 9)))
 
 
 def _wording(text: str, names: frozenset[str], asks_when: bool) -> float:
     speaker = _SPEAKER.match(text[:200])
     speaks = speaker is not None and any(word.casefold() in names for word in _WORD.findall(speaker[1]))
-    return SPEAKER * speaks + TIME * (asks_when and _NAMES_TIME.search(text) is not None)
+    return SPEAKER * speaks + TIME * (asks_when and _NAMES_TIME.search(text[:_MOST_READ]) is not None)
 
 
 def _asks(text: str) -> bool:
