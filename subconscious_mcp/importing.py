@@ -39,7 +39,6 @@ class Report:
         skipped: What was left out, the first thousand.
         reasons: How often each reason was given.
         cut_off: How the file is known to be incomplete; empty where it is not.
-        last: A file of ours ended as it should.
     """
 
     stored: int = 0
@@ -88,7 +87,7 @@ class Import:
         target: Name and folder of the namespace that all entries go to; None for those that the file names.
         on_conflict: See `transfer.import_entries`.
         dry_run: Store nothing, and tell what would be.
-        progress: Told the share of the file that is done, 0..1, and how many entries.
+        progress: Told after each batch the share of the file that is done, 0..1, and how many entries.
     """
 
     def __init__(
@@ -111,6 +110,7 @@ class Import:
         self._feedback: list[Payload] = []
         self._bytes = 0
         self._count = 0
+        self._share = 0.0
         self._seen: set[str] = set()
         self._refused: set[str] = set()
         self._renamed: dict[str, str] = {}
@@ -146,10 +146,9 @@ class Import:
                 end = payload
             else:
                 self.report.skip(item.place, "", "the line is of no known type")
-            self._progress(item.share, self._count)
+            self._share = item.share
         self._store_entries()
         self._store_feedback()
-        self._progress(1.0, self._count)
         if ends:
             self._compare(end, told)
         return self.report
@@ -209,6 +208,7 @@ class Import:
         self.report.renamed += len(done["renamed"])
         self._renamed.update(done["renamed"])
         self._note_skipped(done)
+        self._progress(self._share, self._count)
 
     def _store_feedback(self) -> None:
         feedback, self._feedback = self._feedback, []

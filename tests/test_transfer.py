@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -714,3 +715,32 @@ def test_no_more_feedback_is_kept_of_an_entry_than_otherwise(other: Memory, tmp_
     path = written(tmp_path / "f", told(), *rows)
     assert imported(other, path).feedback == 200
     assert imported(other, path).feedback == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_an_import_that_is_killed_has_whole_batches_and_goes_on(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(importing, "_BATCH", 4)
+    path = written(tmp_path / "f", *(told(f"id-{number}") for number in range(10)))
+    child = os.fork()
+    if child == 0:
+        memory = opened(tmp_path / "killed")
+        asked, calls = call(memory), []
+
+        def killed(verb: str, values: dict[str, Any]) -> Any:
+            done = asked(verb, values)
+            calls.append(verb)
+            if len(calls) == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return done
+
+        Import(killed, target=None).run(foreign_formats.read(path, "subconscious"), ends=True)
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    memory = opened(tmp_path / "killed")
+    try:
+        report = imported(memory, path)
+        assert (report.stored, report.same) == (2, 8)
+        ids = [json.loads(text)["id"] for text in exported(memory).splitlines()[2:-1]]
+        assert ids == [f"id-{number}" for number in range(10)]
+    finally:
+        memory.close()
