@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from subconscious_mcp import __version__, database, model_files
+from subconscious_mcp import __version__, database, model_files, restoring
 from subconscious_mcp.config import Resolved
 from subconscious_mcp.echo_log import EchoLog
 from subconscious_mcp.embedding import Embedder
@@ -154,6 +154,13 @@ class Doctor:
                 yield from _guarded("index", self._index(store, embedder))
             for path in sorted(folder.glob("echo_log*.jsonl")):
                 yield from _guarded(path.name, self._echo_log(path))
+            for path in restoring.kept_aside(folder):
+                yield Finding(
+                    "restore",
+                    "warning",
+                    f"{path} holds what a restore replaced, and what you forgot since",
+                    "Delete that folder when you need it no more.",
+                )
         finally:
             if store is not self._store:
                 store.close()

@@ -443,7 +443,8 @@ def test_a_kill_anywhere_in_a_backup_leaves_the_data_and_no_half_a_backup(resolv
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., tuple]:
-    monkeypatch.setattr("subconscious_mcp.opening.load_embedder", lambda config, progress=None: EMBEDDER)
+    for module in ("opening", "doctor"):
+        monkeypatch.setattr(f"subconscious_mcp.{module}.load_embedder", lambda config, progress=None: EMBEDDER)
     monkeypatch.chdir(tmp_path)
 
     def runner(*arguments: str) -> tuple[int, str, str]:
@@ -465,6 +466,7 @@ def test_the_commands_back_up_and_restore(run, tmp_path: Path) -> None:
     code, out, _ = run("restore", made["backup"], "--force")
     assert code == 0 and "1 entries" in out and "built anew" in out and "before-restore-" in out
     assert json.loads(run("stats", "--json")[1])["total_entries"] == 1
+    assert "warning restore: " in run("doctor")[1]
     assert run("backup", "backups", "--keep", "0")[0] == 64
     assert "every file was read again" in run("backup", "backups")[1]
     # What is wiped is wiped, what was moved aside too.
