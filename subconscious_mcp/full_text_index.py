@@ -160,7 +160,7 @@ def is_stale(connection: Connection) -> bool:
 def drop_deleted_words(connection: Connection, able: Features) -> None:
     """Lets deleted words leave the index; within a transaction.
 
-    Writes it anew, about 0.1 s for 10,000 notes.
+    Writes it anew: 0.2 s for 10,000 notes, 2 s for 100,000.
     """
     for table in able.tables:
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")

@@ -480,7 +480,7 @@ class LocalStore:
             for key, entry, vector in zip(keys, entries, vectors, strict=True):
                 self._join_sets(namespace, key, entry, fingerprint, vector)
             if replacing:
-                self._scrub([text for e in replacing for text in (e.task, e.answer, *e.tags)], wait=True)
+                self._scrub([text for entry in replacing for text in _texts(entry)], wait=True)
             elif self._unscrubbed is not None:
                 self._scrub((), wait=False)
         self._wake.set()
@@ -604,8 +604,7 @@ class LocalStore:
                 return None
             self.database.delete([entry.key], request=request, entry_id=entry.id)
             self._leave_sets(entry.key, entry.id, namespace.key, entry.kind)
-            indexed = full_text.remains(f"{entry.task} {entry.answer}") if entry.kind in READ_BY_WORDS else ()
-            self._scrub((entry.task, entry.answer, *entry.tags, *indexed), wait=True)
+            self._scrub(_texts(entry), wait=True)
         self._wake.set()
         return entry
 
@@ -1025,6 +1024,12 @@ class LocalStore:
 def _most_equal(found: list[tuple[int, float]]) -> int:
     """Returns how many at most have one and the same similarity."""
     return max(Counter(similarity for _, similarity in found).values(), default=0)
+
+
+def _texts(entry: Entry) -> list[str]:
+    """Returns what must be in no file when the entry is forgotten, as the full-text index keeps it too."""
+    indexed = full_text.remains(f"{entry.task} {entry.answer}") if entry.kind in READ_BY_WORDS else ()
+    return [entry.task, entry.answer, *entry.tags, *indexed]
 
 
 def _set_name(collection: str) -> _SetName | None:
