@@ -1164,6 +1164,21 @@ class Database:
                     added += 1
         return added
 
+    def add_consolidated(self, namespace: Namespace | None, done: Consolidated) -> None:
+        """Notes what an export says of a consolidation, of archived entries of which nothing is noted yet.
+
+        Args:
+            namespace: Only entries of this one; None for any.
+        """
+        key = None if namespace is None else namespace.key
+        with self._transaction() as write:
+            for some in _portions(done.members):
+                write.execute(
+                    "INSERT OR IGNORE INTO consolidated (entry, survivor, made, run) SELECT key, ?, ?, ? FROM entries"
+                    f" WHERE id IN ({_marks(some)}) AND (? IS NULL OR namespace = ?) AND archived_at IS NOT NULL",
+                    (done.survivor, done.made, done.run, *some, key, key),
+                )
+
     def found(self, ids: Sequence[str]) -> dict[str, tuple[int, Entry]]:
         """Returns namespace key and entry of those ids that are there, whichever namespace they are in."""
         found: dict[str, tuple[int, Entry]] = {}

@@ -142,6 +142,8 @@ class Import:
                 self._take_namespace(payload)
             elif kind == "feedback":
                 self._take_feedback(payload)
+            elif kind == "consolidation":
+                self._take_consolidation(payload)
             elif kind == "end":
                 end = payload
             else:
@@ -181,12 +183,27 @@ class Import:
         # Behind the entries that it is about: only then is known which were left out.
         self._store_entries()
         entry_id = payload.get("entry")
-        if not isinstance(entry_id, str) or entry_id in self._refused:
-            # Said of an entry that was left out, which has been told.
+        if not isinstance(entry_id, str) or entry_id not in self._seen:
+            # Nothing here may be judged by a file that does not have it.
+            self.report.skip(payload["place"], "", "the feedback is on no entry of the file")
+            return
+        if entry_id in self._refused:
+            # Left out, which has been told.
             return
         self._feedback.append({**payload, "entry": self._renamed.get(entry_id, entry_id)})
         if len(self._feedback) == _BATCH:
             self._store_feedback()
+
+    def _take_consolidation(self, payload: Payload) -> None:
+        self._store_entries()
+        kept: Any = payload.get("members")
+        if isinstance(kept, list) and all(isinstance(one, str) for one in kept):
+            # Of those that were left out, or are other entries here, nothing is known.
+            away = self._refused | self._renamed.keys()
+            kept = [one for one in kept if one in self._seen and one not in away]
+        if kept != []:
+            values = {"consolidations": [{**payload, "members": kept}], **self._target, "dry_run": self._dry_run}
+            self._note_skipped(self._call("import consolidations", values))
 
     def _store_entries(self) -> None:
         entries, self._entries, self._bytes = self._entries, [], 0

@@ -702,6 +702,9 @@ class LocalStore:
     def add_feedback(self, said: Sequence[tuple[str, Observation]]) -> int:
         return self.database.add_feedback(said)
 
+    def add_consolidated(self, namespace: Namespace | None, done: Consolidated) -> None:
+        self.database.add_consolidated(namespace, done)
+
     def found(self, ids: Sequence[str]) -> dict[str, tuple[int, Entry]]:
         return self.database.found(ids)
 

@@ -319,6 +319,13 @@ class Store(Protocol):
     def add_feedback(self, said: Sequence[tuple[str, Observation]]) -> int:
         """Stores feedback as (hash of the query, what was said) where there is none on that query yet."""
 
+    def add_consolidated(self, namespace: Namespace | None, done: Consolidated) -> None:
+        """Notes what an export says of a consolidation, of archived entries of which nothing is noted yet.
+
+        Args:
+            namespace: Only entries of this one; None for any.
+        """
+
     def found(self, ids: Sequence[str]) -> dict[str, tuple[int, Entry]]:
         """Returns namespace key and entry of those ids that are there, whichever namespace they are in."""
 

@@ -26,11 +26,12 @@ from subconscious_mcp.arguments import MAX_ANSWER_CHARS, MAX_TAG_CHARS, MAX_TAGS
 from subconscious_mcp.errors import InvalidArgument
 from subconscious_mcp.locate import MAX_NAMESPACE_CHARS, namespace_name
 from subconscious_mcp.memory import Memory
-from subconscious_mcp.records import Entry, Kind, Namespace, NewEntry, Observation
+from subconscious_mcp.records import Consolidated, Entry, Kind, Namespace, NewEntry, Observation
 from subconscious_mcp.transfer_format import (
     FORMAT,
     VERSION,
     Payload,
+    consolidation_payload,
     decoded_vector,
     entry_payload,
     feedback_payload,
@@ -44,6 +45,8 @@ ANSWERED: tuple[Kind, ...] = ("memory", "episode")
 """Kinds that are nothing without an answer; the others have a text alone."""
 
 MAX_SOURCE_CHARS = 4_096
+_PHASES = ("entry", "feedback", "consolidation")
+"""What an export goes through, each for every namespace."""
 _ID = re.compile(r"[^\s/\\\x00-\x1f\x7f]{1,200}")
 _NO_PATH = re.compile(r"(^|[/\\])\.\.?([/\\]|$)|^[/\\]|^[A-Za-z]:[/\\]")
 _QUERY = re.compile(r"[0-9a-f]{8,128}")
@@ -93,7 +96,7 @@ def begin_export(
         "fingerprint": fingerprint if vectors else None,
         "now": now,
         "upto": upto,
-        "phase": "entry",
+        "phase": _PHASES[0],
         "space": 0,
         "after": 0,
         "entries": 0,
@@ -138,22 +141,35 @@ def export_page(memory: Memory, cursor: str) -> Payload:
             lines = [line(entry_payload(entry, space, vector)) for entry, vector in page]
             last = page[-1][0].key if page else 0
             at["entries"] += len(lines)
-        else:
+        elif at["phase"] == "feedback":
             said = memory.store.feedback_page(space.key, after=at["after"])
             there = memory.store.found([observation.entry_id for _, _, observation in said])
             wanted = {entry_id for entry_id, (_, entry) in there.items() if _is_exported(entry, kinds, at)}
             lines = [line(feedback_payload(query, one)) for _, query, one in said if one.entry_id in wanted]
             last = said[-1][0] if said else 0
             at["feedback"] += len(lines)
+        else:
+            lines, last = _consolidation_lines(memory, space, kinds, at), 0
         at["after"] = last
         if not last:
             at["space"] += 1
-            if at["space"] == len(spaces) and at["phase"] == "entry":
-                at["phase"], at["space"] = "feedback", 0
+            if at["space"] == len(spaces) and at["phase"] != _PHASES[-1]:
+                at["phase"], at["space"] = _PHASES[_PHASES.index(at["phase"]) + 1], 0
     if lines:
         return {"lines": lines, "done": at["entries"], "cursor": json.dumps(at)}
     end = {"type": "end", "namespaces": len(spaces), "entries": at["entries"], "feedback": at["feedback"]}
     return {"lines": [line(end)], "done": at["entries"], "cursor": None}
+
+
+def _consolidation_lines(memory: Memory, space: Namespace, kinds: Sequence[Kind], at: Mapping[str, Any]) -> list[str]:
+    """Returns all of a namespace at once: there are few, and the oldest comes first."""
+    lines = []
+    for done in reversed(memory.store.consolidations(space)):
+        there = memory.store.found(done.members)
+        members = [one for one in done.members if one in there and _is_exported(there[one][1], kinds, at)]
+        if members:
+            lines.append(line(consolidation_payload(done, members)))
+    return lines
 
 
 def _is_exported(entry: Entry, kinds: Sequence[Kind], at: Mapping[str, Any]) -> bool:
@@ -490,6 +506,36 @@ def _observation(payload: Mapping[str, Any]) -> tuple[str, Observation]:
         raise _Refused("the verdict of the feedback is none")
     at = _checked_time("the time of the feedback", payload.get("at"))
     return query, Observation(_checked_id(payload.get("entry")), float(similarity), correct, at, fingerprint, kept_back)
+
+
+def import_consolidations(
+    memory: Memory,
+    *,
+    consolidations: Sequence[Mapping[str, Any]],
+    name: str | None,
+    root: str | None,
+    dry_run: bool,
+) -> Payload:
+    """Notes what was archived for which entry, as far as the entries are there and nothing else was noted of them.
+
+    Args:
+        name: The namespace that all entries went to; None for any.
+        root: Its folder, where its name is that of a project.
+    """
+    skipped = []
+    only = memory.store.find_namespace(name, root) if name is not None else None
+    for payload in consolidations:
+        try:
+            members, made = payload.get("members"), payload.get("made")
+            if not isinstance(members, list) or not isinstance(made, bool):
+                raise _Refused("what was consolidated is no list")
+            ids = tuple(_checked_id(member) for member in members)
+            done = Consolidated(_checked_id(payload.get("run")), _checked_id(payload.get("survivor")), made, ids)
+            if not dry_run and (name is None or only is not None):
+                memory.store.add_consolidated(only, done)
+        except _Refused as refused:
+            skipped.append(_told(payload, str(refused)))
+    return {"skipped": skipped}
 
 
 def _told(payload: Mapping[str, Any], reason: str) -> Payload:

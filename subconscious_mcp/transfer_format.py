@@ -4,6 +4,7 @@
     {"type": "namespace", ...}                          for each namespace
     {"type": "entry", ...}                              for each entry, by namespace, the oldest first
     {"type": "feedback", ...}                           for each observation of the entries
+    {"type": "consolidation", ...}                      for what was archived for one entry, so that it can be undone
     {"type": "end", ...}                                how many there were: without it the file is cut off
 
 Described in docs/transfer.md. A line holds no character at which some program would break it.
@@ -14,11 +15,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from subconscious_mcp.records import Entry, Namespace, Observation
+from subconscious_mcp.records import Consolidated, Entry, Namespace, Observation
 
 FORMAT = "subconscious-mcp"
 VERSION = 1
@@ -112,6 +113,17 @@ def feedback_payload(query: str, said: Observation) -> Payload:
         "at": said.at,
         "fingerprint": said.fingerprint,
         "kept_back": said.kept_back,
+    }
+
+
+def consolidation_payload(done: Consolidated, members: Sequence[str]) -> Payload:
+    """Returns what one run archived for one survivor."""
+    return {
+        "type": "consolidation",
+        "run": done.run,
+        "survivor": done.survivor,
+        "made": done.made,
+        "members": sorted(members),
     }
 
 

@@ -117,6 +117,10 @@ def _import_feedback(memory: Memory, values: Values) -> Payload:
     return transfer.import_feedback(memory, **values)
 
 
+def _import_consolidations(memory: Memory, values: Values) -> Payload:
+    return transfer.import_consolidations(memory, **values)
+
+
 VERBS: dict[str, Callable[[Memory, Scope, Values], Payload]] = {
     "remember": _remember,
     "recall": _recall,
@@ -143,6 +147,7 @@ OF_ALL_NAMESPACES: dict[str, Callable[[Memory, Values], Payload]] = {
     "import namespaces": _import_namespaces,
     "import entries": _import_entries,
     "import feedback": _import_feedback,
+    "import consolidations": _import_consolidations,
 }
 """Verbs that open no namespace: looking must not register the folder that it is done from."""
 

@@ -744,3 +744,41 @@ def test_an_import_that_is_killed_has_whole_batches_and_goes_on(tmp_path: Path, 
         assert ids == [f"id-{number}" for number in range(10)]
     finally:
         memory.close()
+
+
+def test_a_consolidation_can_be_undone_after_a_move(memory: Memory, other: Memory, tmp_path: Path) -> None:
+    space = memory.store.namespace("tests", None)
+    put(memory, "tests", *(an_entry(f"n{number}", kind="note", answer="") for number in range(3)))
+    assert memory.store.consolidate(space, ["n0", "n1"], "n2", run="run-1", at=NOW)
+    export = exported(memory)
+    assert json.loads(export.splitlines()[-2])["members"] == ["n0", "n1"]
+    (tmp_path / "f").write_bytes(export)
+    for _ in range(2):
+        assert imported(other, tmp_path / "f").is_whole
+        assert without_time(exported(other)) == without_time(export)
+    there = other.store.namespace("tests", None)
+    (done,) = other.store.consolidations(there)
+    assert (done.run, done.survivor, done.made, sorted(done.members)) == ("run-1", "n2", False, ["n0", "n1"])
+    rows = exported(memory, kinds=["memory"])
+    assert b"consolidation" not in rows
+    bad = written(tmp_path / "bad", {"type": "consolidation", "run": "r", "survivor": "s", "made": 1, "members": []})
+    assert imported(other, bad).reasons == {}
+    bad = written(
+        tmp_path / "bad",
+        told("x", archived_at=NOW),
+        {"type": "consolidation", "run": "r", "survivor": "s", "made": 1, "members": ["x"]},
+    )
+    assert imported(other, bad).reasons == {"what was consolidated is no list": 1}
+
+
+def test_a_file_says_nothing_of_entries_that_it_does_not_have(other: Memory, tmp_path: Path) -> None:
+    put(other, "theirs", an_entry(), an_entry("archived", archived_at=NOW))
+    said = {"type": "feedback", "entry": "one", "query": "1" * 32, "similarity": 0.5, "correct": False, "at": NOW}
+    path = written(
+        tmp_path / "f",
+        said | {"fingerprint": "fa4efa4efa4e"},
+        {"type": "consolidation", "run": "r", "survivor": "s", "made": True, "members": ["archived"]},
+    )
+    before = exported(other)
+    assert imported(other, path).reasons == {"the feedback is on no entry of the file": 1}
+    assert exported(other) == before
