@@ -34,13 +34,13 @@ def newest_first(read: Connection, namespace: int) -> list[Consolidated]:
 
 
 def separate(write: Connection, namespace: int, survivor: str, run: str) -> tuple[list[int], int | None] | None:
-    """Lets what a run archived for a survivor be found again, and deletes a survivor that was made for it.
+    """Lets what a run archived for a survivor be found again.
 
     Entries that something else archived since, or restored, stay as they are.
 
     Returns:
-        The keys of the entries that can be found again, and of the survivor that is gone; None where the survivor was
-        archived since, so that another entry stands for it.
+        The keys of the entries that can be found again, and of a survivor that was made for them, which is to be
+        deleted; None where the survivor was archived since, so that another entry stands for it.
     """
     held = write.execute(
         "SELECT key, archived_at FROM entries WHERE id = ? AND namespace = ?", (survivor, namespace)
@@ -55,7 +55,4 @@ def separate(write: Connection, namespace: int, survivor: str, run: str) -> tupl
     back = [int(row[1]) for row in rows if row[3]]
     write.executemany("UPDATE entries SET archived_at = NULL, superseded_by = '' WHERE key = ?", [(k,) for k in back])
     write.executemany("DELETE FROM consolidated WHERE key = ?", [(row[0],) for row in rows])
-    gone = int(held[0]) if held is not None and any(row[2] for row in rows) else None
-    if gone is not None:
-        write.execute("DELETE FROM entries WHERE key = ?", (gone,))
-    return back, gone
+    return back, int(held[0]) if held is not None and any(row[2] for row in rows) else None

@@ -18,7 +18,7 @@ from subconscious_mcp.language_model import LanguageModel, cleaned
 from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.near_duplicates import LEAST, Apart, Group, Progress
 from subconscious_mcp.old_notes import OLDER_THAN_DAYS, SUMMARY_SOURCE, SUMMARY_TAG, Proposal
-from subconscious_mcp.records import Consolidated, Kind, NewEntry
+from subconscious_mcp.records import Kind, NewEntry
 
 KINDS: tuple[Kind, ...] = ("note", "fact", "memory")
 LOWEST = 0.8
@@ -267,16 +267,5 @@ def undo(memory: Memory, scope: Scope, what: str) -> Undone:
         chosen = [one for one in steps if one.survivor == what]
     if not chosen:
         return Undone((), known=False)
-    return _separated(memory, scope, chosen)
-
-
-def _separated(memory: Memory, scope: Scope, chosen: Sequence[Consolidated]) -> Undone:
-    restored: list[str] = []
-    left: list[str] = []
-    for one in chosen:
-        back = memory.store.separate(scope.namespace, one)
-        if back is None:
-            left.append(one.survivor)
-        else:
-            restored += back
+    restored, left = memory.store.separate(scope.namespace, chosen)
     return Undone(tuple(restored), tuple(left))

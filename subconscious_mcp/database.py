@@ -477,10 +477,30 @@ class Database:
         with self._read_lock, self._translated():
             return consolidated_rows.newest_first(self._reader, namespace.key)
 
-    def separate(self, namespace: Namespace, done: Consolidated) -> tuple[list[int], int | None] | None:
-        """Undoes what a run did for one survivor; see `consolidated_rows.separate`."""
+    def separate(
+        self, namespace: Namespace, done: Sequence[Consolidated]
+    ) -> tuple[list[int], list[Entry], list[Consolidated]]:
+        """Undoes consolidations; see `consolidated_rows.separate`.
+
+        Returns:
+            The keys of the entries that can be found again, the survivors that are gone, and what was left undone.
+        """
+        back: list[int] = []
+        gone: list[Entry] = []
+        left: list[Consolidated] = []
         with self._transaction() as write:
-            return consolidated_rows.separate(write, namespace.key, done.survivor, done.run)
+            for one in done:
+                separated = consolidated_rows.separate(write, namespace.key, one.survivor, one.run)
+                if separated is None:
+                    left.append(one)
+                    continue
+                back += separated[0]
+                if separated[1] is not None:
+                    row = write.execute(f"SELECT {_COLUMNS} FROM entries e WHERE e.key = ?", (separated[1],)).fetchone()
+                    gone.append(_entry(row))
+                    write.execute("DELETE FROM entries WHERE key = ?", (separated[1],))
+        # A summary may have stood for what the same run had made, which is gone now.
+        return [key for key in back if key not in {entry.key for entry in gone}], gone, left
 
     def delete(self, keys: Sequence[int], *, request: str = "", entry_id: str = "") -> None:
         """Deletes entries with their tags and vectors; their bytes are overwritten with zeros.
@@ -604,6 +624,22 @@ class Database:
 
     def tasks_by_id(self, namespace: Namespace, ids: Sequence[str]) -> dict[str, str]:
         """Returns the task texts of these entries; ids that are gone are left out."""
+    def tasks(self, keys: Sequence[int]) -> dict[int, tuple[str, float]]:
+        """Returns task and time of creation of the entries with these keys; keys that are gone are left out."""
+        found: dict[int, tuple[str, float]] = {}
+        for some in _portions(keys):
+            rows = self._read(f"SELECT key, task, created_at FROM entries WHERE key IN ({_marks(some)})", some)
+            found.update((key, (task, created_at)) for key, task, created_at in rows)
+        return found
+
+    def living(self, keys: Sequence[int]) -> set[int]:
+        """Returns those of the keys whose entries are there and not archived."""
+        found: set[int] = set()
+        for some in _portions(keys):
+            rows = self._read(f"SELECT key FROM entries WHERE key IN ({_marks(some)}) AND archived_at IS NULL", some)
+            found.update(row[0] for row in rows)
+        return found
+
         found: dict[str, str] = {}
         for some in _portions(ids):
             rows = self._read(

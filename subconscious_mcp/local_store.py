@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +116,9 @@ class _IndexState:
     failed: bool = False
     losses: int = 0
     old: set[_SetName] = field(default_factory=set)
+
+
+_Living = TypeVar("_Living", dict[int, Entry], set[int])
 
 
 class LocalStore:
@@ -250,12 +253,21 @@ class LocalStore:
         found: dict[int, float] = {}
         for kind in kinds if keys else ():
             name = _SetName(namespace.key, kind, fingerprint)
-            some = self._read(name, np.array(keys, dtype=np.int64), len(vector), archived=True)
-            found.update(some.search(vector, len(some), now=-math.inf))
+            wanted = [key for key in keys if key not in found]
+            loaded = self._sets.get(name)
+            if loaded is not None:
+                found.update(loaded.search(vector, len(wanted), now=-math.inf, allowed=set(wanted)))
+                wanted = [key for key in wanted if key not in found]
+            if wanted:
+                some = self._read(name, np.array(wanted, dtype=np.int64), len(vector), archived=True)
+                found.update(some.search(vector, len(some), now=-math.inf))
         return found
 
     def entries(self, keys: Sequence[int]) -> dict[int, Entry]:
         return self.database.entries(keys)
+
+    def tasks(self, keys: Sequence[int]) -> dict[int, tuple[str, float]]:
+        return self.database.tasks(keys)
 
     def recent(
         self, namespace: Namespace, kinds: Sequence[Kind], limit: int, *, now: float, filters: Filters | None = None
@@ -289,27 +301,60 @@ class LocalStore:
         tags: Sequence[str] = (),
         filters: Filters | None = None,
     ) -> list[Near]:
+        def living(keys: list[int]) -> dict[int, Entry]:
+            found = self.database.entries(keys)
+            return {key: entry for key, entry in found.items() if entry.archived_at is None}
+
+        sets = [
+            (_SetName(namespace.key, kind, fingerprint), self._allowed(namespace, kind, tags, filters))
+            for kind in kinds
+        ]
+        found, entries = self._nearest(sets, vector, k, now, living)
+        near = [Near(entry, found[key]) for key, entry in entries.items()]
+        near.sort(key=lambda n: (-n.similarity, -n.entry.created_at, -n.entry.key))
+        return near[:k]
+
+    def nearest_keys(
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        fingerprint: str,
+        vector: NDArray[np.float32],
+        k: int,
+        *,
+        now: float,
+        filters: Filters | None = None,
+    ) -> dict[int, float]:
+        sets = [
+            (_SetName(namespace.key, kind, fingerprint), self._allowed(namespace, kind, (), filters)) for kind in kinds
+        ]
+        found, living = self._nearest(sets, vector, k, now, self.database.living)
+        return dict(sorted(((key, found[key]) for key in living), key=lambda pair: (-pair[1], -pair[0]))[:k])
+
+    def _nearest(
+        self,
+        sets: Sequence[tuple[_SetName, NDArray[np.int64] | None]],
+        vector: NDArray[np.float32],
+        k: int,
+        now: float,
+        living: Callable[[list[int]], _Living],
+    ) -> tuple[dict[int, float], _Living]:
+        """Searches sets until `living` leaves enough of what is found, or all is seen."""
         self.last_used = time.monotonic()
         wanted = k
         while True:
             found: dict[int, float] = {}
-            for kind in kinds:
-                name = _SetName(namespace.key, kind, fingerprint)
-                allowed = self._allowed(namespace, kind, tags, filters)
+            for name, allowed in sets:
                 found.update(self._search(name, vector, wanted, now, allowed))
-            entries = {
-                key: entry for key, entry in self.database.entries(list(found)).items() if entry.archived_at is None
-            }
-            gone = len(found) - len(entries)
-            if not gone or len(entries) >= k or len(found) < wanted:
+            left = living(list(found))
+            gone = len(found) - len(left)
+            if not gone or len(left) >= k or len(found) < wanted:
                 break
             # Deleted or archived since they were found: they must not take the places of others.
             wanted += gone
-        near = [Near(entry, found[key]) for key, entry in entries.items()]
-        near.sort(key=lambda n: (-n.similarity, -n.entry.created_at, -n.entry.key))
         # The first search of a large set reads it whole, which takes a second: quiet begins behind it.
         self.last_used = time.monotonic()
-        return near[:k]
+        return found, left
 
     def _allowed(
         self, namespace: Namespace, kind: Kind, tags: Sequence[str], filters: Filters | None
@@ -336,9 +381,8 @@ class LocalStore:
         if not read:
             return Holders()
         found, common = self.database.holders(namespace, read, terms, query, now=now, filters=filters or Filters())
-        return Holders(
-            tuple(term for term, _ in found), tuple(tuple(keys.tolist()) for _, keys in found), tuple(common)
-        )
+        count = self.database.count_about(namespace, read, now)
+        return Holders(tuple(term for term, _ in found), tuple(keys for _, keys in found), tuple(common), count)
 
     def matching(
         self,
@@ -560,20 +604,18 @@ class LocalStore:
     def consolidations(self, namespace: Namespace) -> list[Consolidated]:
         return self.database.consolidations(namespace)
 
-    def separate(self, namespace: Namespace, done: Consolidated) -> list[str] | None:
+    def separate(self, namespace: Namespace, done: Sequence[Consolidated]) -> tuple[list[str], list[str]]:
         with self._sets_lock:
-            survivor = self.database.entry(namespace, done.survivor)
-            keys = self.database.separate(namespace, done)
-            if keys is None:
-                return None
-            back = list(self.database.entries(keys[0]).values())
+            keys, gone, left = self.database.separate(namespace, done)
+            back = list(self.database.entries(keys).values())
             for entry in back:
                 self._show_again(namespace, entry)
-            if keys[1] is not None and survivor is not None:
-                self._leave_sets(survivor.key, survivor.id, namespace.key, survivor.kind)
-                self._scrub((survivor.task, survivor.answer, *survivor.tags), wait=True)
+            for entry in gone:
+                self._leave_sets(entry.key, entry.id, namespace.key, entry.kind)
+            if gone:
+                self._scrub([text for entry in gone for text in _texts(entry)], wait=True)
         self._wake.set()
-        return [entry.id for entry in back]
+        return [entry.id for entry in back], [one.survivor for one in left]
 
     def supersede(
         self,

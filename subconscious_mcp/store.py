@@ -212,8 +212,8 @@ class Store(Protocol):
     def consolidations(self, namespace: Namespace) -> list[Consolidated]:
         """Returns what consolidations did and nobody has undone, the newest first."""
 
-    def separate(self, namespace: Namespace, done: Consolidated) -> list[str] | None:
-        """Undoes what a run did for one survivor; one that was made for it is deleted, text and all.
+    def separate(self, namespace: Namespace, done: Sequence[Consolidated]) -> tuple[list[str], list[str]]:
+        """Undoes consolidations, in this order; a survivor that was made for one is deleted, text and all.
 
         Returns:
             Ids of the entries that can be found again; None where the survivor was archived since: what stands for
