@@ -263,7 +263,7 @@ def _gather(  # noqa: PLR0917 - one loop's body
 
 
 def compared(survivor: Entry, other: Entry, similarity: float) -> tuple[float, tuple[Contrast, ...], bool]:
-    """Returns the confidence that an entry is the same as one that may stand for it, what differs, and whether it is not.
+    """Returns the confidence that an entry is the same as one that may stand for it, what differs, and if it is not.
 
     Asked both ways, because an addition can be harmless for one direction only.
     """
