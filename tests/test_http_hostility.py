@@ -19,7 +19,7 @@ def test_hostile_calls_reach_nothing_and_break_nothing(tmp_path: Path) -> None:
         tmp_path / "home",
         SUBCONSCIOUS_HTTP_RATE_LIMIT="0",
         SUBCONSCIOUS_HTTP_MAX_BODY_BYTES="100000",
-        SUBCONSCIOUS_TOOLSET="cache",
+        SUBCONSCIOUS_TOOLSET="all",
         SUBCONSCIOUS_FEEDBACK_TOOL="on",
         **oauth_settings(issuer),
     )
