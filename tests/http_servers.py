@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import jwt
 from anyio.from_thread import start_blocking_portal
 from cryptography.hazmat.primitives.asymmetric import rsa
 from interaction import CONSOLE_SCRIPT, HANDSHAKE, MODERN, MODERN_META, PATIENCE, Result, handshake_params, result_of
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 AUDIENCE = "https://memory.example/mcp"
 
@@ -226,7 +226,7 @@ class SdkHttpClient:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
         async def make() -> Any:
-            return create_mcp_http_client(headers=headers)
+            return httpx2.AsyncClient(headers=headers, timeout=PATIENCE)
 
         transport = streamable_http_client(url, http_client=self._portal.call(make))
         client = Client(transport, mode=mode, read_timeout_seconds=PATIENCE)
