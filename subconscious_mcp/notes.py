@@ -178,11 +178,10 @@ def search(
     checked_limit(limit, MAX_LIMIT)
     filters = filters or Filters()
     found = _found(memory, scope, query, filters, kinds)
-    entries = memory.store.entries(hybrid.to_read(found))
-    texts = {key: entry.task for key, entry in entries.items()}
-    born = {key: entry.created_at for key, entry in entries.items()}
-    ranked = hybrid.rank(query, found, texts, born, limit=limit)
-    entries |= memory.store.entries([one.key for one in ranked if one.key not in entries])
+    read = memory.store.tasks(hybrid.to_read(found))
+    texts = {key: task for key, (task, _) in read.items()}
+    ranked = hybrid.rank(query, found, texts, {key: born for key, (_, born) in read.items()}, limit=limit)
+    entries = memory.store.entries([one.key for one in ranked])
     return [Hit(entries[one.key], one.similarity, one.parts) for one in ranked if one.key in entries]
 
 
@@ -190,12 +189,11 @@ def _found(memory: Memory, scope: Scope, query: str, filters: Filters, kinds: Se
     """Gathers the candidates and what numbers say of them; the steps are those that `hybrid` names."""
     store, namespace, now = memory.store, scope.namespace, memory.now()
     vector, fingerprint = memory.vector(scope, query), memory.embedder().fingerprint
-    near = store.nearest(namespace, kinds, fingerprint, vector, hybrid.CANDIDATES, now=now, filters=filters)
+    similar = store.nearest_keys(namespace, kinds, fingerprint, vector, hybrid.CANDIDATES, now=now, filters=filters)
     terms = hybrid.keyword_terms(query, full_text.words(query))
     held = store.holders(namespace, kinds, terms, query, now=now, filters=filters)
-    words = hybrid.weigh(held.terms, held.keys, store.count(namespace, kinds, now))
+    words = hybrid.weigh(held.terms, held.keys, held.count)
     words = replace(words, names=words.names.union(term.casefold() for term in held.common))
-    similar = {one.entry.key: one.similarity for one in near}
     candidates = list(dict.fromkeys([*similar, *hybrid.best_by_words(words, hybrid.CANDIDATES)]))
     beside = store.beside(candidates, now=now)
     around = list(dict.fromkeys(key for pair in beside.values() for key in pair if key is not None))

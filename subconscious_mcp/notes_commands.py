@@ -171,7 +171,7 @@ def _print_notes(console: Console, found: list[Payload]) -> None:
 def _line(text: str) -> str:
     from subconscious_mcp.tables import one_line
 
-    return one_line(text)
+    return one_line(text).plain
 
 
 def _seed(arguments: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["memory", "note", "fact", "episode", "chunk"]
 """What an entry is: a task with its answer, what was noted at a moment, what holds until something else does,
@@ -122,13 +122,15 @@ class Holders:
 
     Attributes:
         terms: Those that were looked up.
-        keys: Of each of them the entries that hold it, in any order; empty where none does.
+        keys: Of each of them the entries that hold it, (n,) int64, in any order; empty where none does.
         common: Terms that were left out because too many entries hold them: they tell little, and cost time.
+        count: How many entries there are, by a hundredth.
     """
 
     terms: tuple[str, ...] = ()
-    keys: tuple[tuple[int, ...], ...] = ()
+    keys: tuple[Any, ...] = ()
     common: tuple[str, ...] = ()
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,22 @@ class Store(Protocol):
         others take no place. An archived entry is not live.
         """
 
+    def nearest_keys(
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        fingerprint: str,
+        vector: NDArray[np.float32],
+        k: int,
+        *,
+        now: float,
+        filters: Filters | None = None,
+    ) -> dict[int, float]:
+        """Returns the keys and similarities of what `nearest` returns, best first; equal ones by key."""
+
+    def tasks(self, keys: Sequence[int]) -> dict[int, tuple[str, float]]:
+        """Returns task and time of creation, seconds since the epoch, of the entries with these keys."""
+
     def holders(
         self,
         namespace: Namespace,
@@ -216,8 +232,8 @@ class Store(Protocol):
         """Undoes consolidations, in this order; a survivor that was made for one is deleted, text and all.
 
         Returns:
-            Ids of the entries that can be found again; None where the survivor was archived since: what stands for
-            it is undone first.
+            Ids of the entries that can be found again; and of the survivors that were archived since, for which nothing
+            is done: what stands for them is undone first.
         """
 
     def entry(self, namespace: Namespace, entry_id: str) -> Entry | None:

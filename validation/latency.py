@@ -42,8 +42,13 @@ NAMESPACE = "benchmark"
 class Client:
     """A client of the installed command: sends a line, waits for the reply with its id."""
 
-    def __init__(self, storage: Path) -> None:
-        env = {**os.environ, "SUBCONSCIOUS_STORAGE_DIR": str(storage), "SUBCONSCIOUS_NAMESPACE": NAMESPACE}
+    def __init__(self, storage: Path, toolset: str = "cache") -> None:
+        env = {
+            **os.environ,
+            "SUBCONSCIOUS_STORAGE_DIR": str(storage),
+            "SUBCONSCIOUS_NAMESPACE": NAMESPACE,
+            "SUBCONSCIOUS_TOOLSET": toolset,
+        }
         self.started = time.perf_counter()
         command = [str(Path(sys.executable).parent / "subconscious-mcp")]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
