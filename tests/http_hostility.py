@@ -40,6 +40,7 @@ class User:
     token: Callable[[], str]
     mark: str
     entries: dict[str, tuple[str, str]] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
     session: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -75,13 +76,23 @@ class Attack:
         self.issuer = issuer
         self.report = Report()
         self._lock = threading.Lock()
+        listed = server.modern("tools/list", token=alice.token()).message["result"]["tools"]
+        self.has_notes = any(tool["name"] == "remember_note" for tool in listed)
         for user in self.users:
             user.session = server.open_session(user.token())
+
+    def kinds(self) -> list[str]:
+        """Returns what there is to be tried with the tools that the server offers."""
+        return [
+            name
+            for name in dir(self)
+            if name.startswith(("good_", "bad_")) and (self.has_notes or not name.endswith(("_note", "_notes")))
+        ]
 
     def run(self, calls: int, seed: int) -> None:
         """Makes so many calls, by both users in turn."""
         rnd = random.Random(seed)
-        kinds = [name for name in dir(self) if name.startswith(("good_", "bad_"))]
+        kinds = self.kinds()
         weights = [4 if name.startswith("good_") else 1 for name in kinds]
         for number in range(calls):
             user, other = self.users if number % 2 else self.users[::-1]
@@ -113,7 +124,7 @@ class Attack:
             if other is user:
                 continue
             with other.lock:
-                ids = list(other.entries)
+                ids = [*other.entries, *other.notes]
             if other.mark in whole or any(entry_id in whole for entry_id in ids):
                 with self._lock:
                     self.report.leaks.append(f"{user.name if user else 'nobody'} saw {other.name}'s: {whole[:300]}")
@@ -187,7 +198,41 @@ class Attack:
         # Not every toolset has the second.
         self._expect("read", answer, *([200] if uri == "memory://stats" else [200, 400]))
 
+    def good_note(self, rnd: random.Random, user: User, other: User) -> None:
+        content = user.text(rnd)
+        done = self._call(rnd, user, "remember_note", {"content": content, "tags": [rnd.choice(WORDS)]})
+        if not done or done["status"] != "stored":
+            self._wrong("remember_note", repr(done))
+            return
+        with user.lock:
+            user.notes[done["id"]] = content
+
+    def good_look_at_notes(self, rnd: random.Random, user: User, other: User) -> None:
+        tool, arguments = rnd.choice(
+            [
+                ("search_notes", {"query": user.text(rnd), "limit": 20}),
+                ("list_recent", {"limit": 50}),
+                ("consolidate", {}),
+            ]
+        )
+        if self._call(rnd, user, tool, arguments) is None:
+            self._wrong(tool, "refused")
+
     # --- the other's memory
+
+    def bad_foreign_notes(self, rnd: random.Random, user: User, other: User) -> None:
+        with other.lock:
+            notes = list(other.notes.items())
+        if not notes:
+            return
+        foreign, content = rnd.choice(notes)
+        unknown = str(uuid.uuid4())
+        for tool, more in (("supersede_note", {"content": user.text(rnd)}), ("forget", {})):
+            told = [self._call(rnd, user, tool, {"entry_id": one, **more}) for one in (foreign, unknown)]
+            if told[0] is None or told[0] != told[1]:
+                self._wrong("foreign notes", repr(told))
+        self._call(rnd, user, "search_notes", {"query": content.partition(" ")[2], "limit": 50, "explain": True})
+        self._call(rnd, user, "list_recent", {"limit": 100, "since": "2000-01-01"})
 
     def bad_foreign_id(self, rnd: random.Random, user: User, other: User) -> None:
         with other.lock:

@@ -34,13 +34,17 @@ def test_hostile_calls_reach_nothing_and_break_nothing(tmp_path: Path) -> None:
         attack.run_in_threads(CALLS, 2, seed=7)
         assert attack.report.leaks == []
         assert attack.report.wrong == [], "\n".join(attack.report.wrong)
-        assert len(attack.report.calls) == len([name for name in dir(attack) if name.startswith(("good_", "bad_"))])
+        assert attack.has_notes and set(attack.report.calls) == set(attack.kinds())
         for user in (alice, bob):
             stats = server.call("stats", {}, user.token()).result.payload
             assert stats["total_entries"] == len(user.entries) > 0
             for task, answer in user.entries.values():
                 found = server.call("recall", {"task": task, "verify": False}, user.token()).result.payload
                 assert found["answer"] == answer
+            listed = server.call("list_recent", {"limit": 100}, user.token()).message["result"]["structuredContent"][
+                "result"
+            ]
+            assert len(listed) == min(100, len(user.notes)) and {note["id"] for note in listed} <= set(user.notes)
     finally:
         assert server.close() == (0, "")
         issuer.close()

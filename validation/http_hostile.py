@@ -26,6 +26,10 @@ from interaction import environment
 from subconscious_mcp.config import default_models_dir
 
 
+MOST_NOTES = 200
+"""Notes of each user that are looked up at the end."""
+
+
 def resident_mb(pid: int) -> float:
     """Returns how much memory a process has, MB."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
@@ -44,7 +48,17 @@ def kept(server: HttpProcess, user: User) -> dict[str, int]:
     for task, answer in user.entries.values():
         payload = server.call("recall", {"task": task, "verify": False}, user.token()).result.payload
         found += payload["answer"] == answer
-    return {"stored": len(user.entries), "counted": count, "found": found}
+    notes = list(user.notes.items())[:MOST_NOTES]
+    for note_id, content in notes:
+        answer = server.call("search_notes", {"query": content, "limit": 1}, user.token())
+        found += [note["id"] for note in answer.message["result"]["structuredContent"]["result"]] == [note_id]
+    return {
+        "entries_stored": len(user.entries),
+        "entries_counted": count,
+        "notes_stored": len(user.notes),
+        "looked_up": len(user.entries) + len(notes),
+        "found": found,
+    }
 
 
 def main() -> None:
