@@ -25,7 +25,6 @@ from interaction import environment
 
 from subconscious_mcp.config import default_models_dir
 
-
 MOST_NOTES = 200
 """Notes of each user that are looked up at the end."""
 
