@@ -23,9 +23,9 @@ from subconscious_mcp.records import Contrast, Entry, Kind
 LEAST = 0.95
 """Similarity from which two entries may be merged. Source: tools/measure_consolidation.py with all-MiniLM-L6-v2. Of 281
 pairs that differ in meaning (60 own notes, 221 pairs of the tests of contrasts) 0 would be merged, at 0.92 3; 143 pairs
-of a set of paraphrases that are this near and no pair of the set would be, and read one by one say the same. The price is
-what is missed: merged are 26 of 45 own notes told anew (31 at 0.92) and 382 of 999 paraphrases (611 at 0.92). A wrong
-merge hides what somebody said, a missed one costs a line."""
+of a set of paraphrases that are this near and no pair of the set would be, and read one by one say the same. The price
+is what is missed: merged are 26 of 45 own notes told anew (31 at 0.92) and 382 of 999 paraphrases (611 at 0.92). A
+wrong merge hides what somebody said, a missed one costs a line."""
 
 MOST_FAILED = 6
 """Near entries that a survivor may be compared with in vain. Source: own choice; about a millisecond each, and who has
@@ -36,6 +36,7 @@ _VALUES = frozenset(("number", "version", "identifier", "date", "unit", "quoted"
 """Kinds of contrasts that are values and not words."""
 _BLOCK_VALUES = 4_000_000
 """Similarities that are computed at once, 16 MB."""
+_PORTION = 32
 _ROUNDING = 1e-3
 """By how much the product over all rows may be off; what passes is computed exactly."""
 
@@ -132,9 +133,11 @@ class Found:
     """What a search came to.
 
     Attributes:
+        least: Similarity below which nothing was compared.
         cut: Some survivors have more near entries than were compared.
     """
 
+    least: float
     groups: list[Group] = field(default_factory=list)
     apart: list[Apart] = field(default_factory=list)
     cut: bool = False
@@ -202,7 +205,7 @@ def find(memory: Memory, found_rows: Sequence[Row], least: float, progress: Prog
         found_rows: The best survivors first. Each in turn takes what is the same and not taken yet.
         least: Similarity, 0..1, below which nothing is compared.
     """
-    found = Found()
+    found = Found(least)
     total = len(found_rows)
     if not total:
         return found
@@ -222,41 +225,47 @@ def find(memory: Memory, found_rows: Sequence[Row], least: float, progress: Prog
             near = np.flatnonzero(products[number - start, number + 1 :] >= least - _ROUNDING) + number + 1
             near = near[free[near] & (same[near] == same[number])]
             if len(near):
-                free[_gather(memory, found_rows, number, near, least, found)] = False
+                nearest = near[np.argsort(-products[number - start, near], kind="stable")]
+                free[_gather(memory, found_rows, number, nearest, found)] = False
         if progress is not None:
             progress(min(start + block, total), total)
     return found
 
 
-def _gather(  # noqa: PLR0917 - one loop's body
-    memory: Memory, found_rows: Sequence[Row], number: int, near: NDArray[np.intp], least: float, found: Found
+def _gather(
+    memory: Memory, found_rows: Sequence[Row], number: int, nearest: NDArray[np.intp], found: Found
 ) -> list[int]:
-    """Lets one entry take those of its neighbours that are the same; returns their places."""
-    exact = similarities(found_rows[number].vector, np.stack([found_rows[other].vector for other in near]))
-    order = [place for place in np.lexsort((near, -exact)) if exact[place] >= least]
-    entries = memory.store.entries([found_rows[other].key for other in (number, *near.tolist())])
-    survivor = entries.get(found_rows[number].key)
+    """Lets one entry take those of its neighbours, the nearest first, that are the same; returns their places."""
+    row = found_rows[number]
     taken: list[int] = []
+    members: list[Member] = []
+    survivor = memory.store.entries([row.key]).get(row.key)
     if survivor is None:
         return taken
-    members: list[Member] = []
     tags, failed = set(survivor.tags), 0
-    for place in order:
-        other = entries.get(found_rows[near[place]].key)
-        if other is None:
-            continue
+    # In portions, because in a series everything is near and nearly nothing is looked at.
+    for start in range(0, len(nearest), _PORTION):
+        some = nearest[start : start + _PORTION].tolist()
+        exact = similarities(row.vector, np.stack([found_rows[other].vector for other in some]))
+        entries = memory.store.entries([found_rows[other].key for other in some])
+        for place, similarity in zip(some, exact.tolist(), strict=True):
+            other = entries.get(found_rows[place].key)
+            if other is None or similarity < found.least or len(tags | set(other.tags)) > MAX_TAGS:
+                continue
+            if failed >= MOST_FAILED:
+                found.cut = True
+                break
+            confidence, contrasts, apart = compared(survivor, other, similarity)
+            if apart:
+                failed += 1
+                _note_apart(found, Apart(survivor, other, similarity, confidence, contrasts))
+            else:
+                tags |= set(other.tags)
+                taken.append(place)
+                members.append(Member(other, similarity, confidence, contrasts))
         if failed >= MOST_FAILED:
-            found.cut = True
+            found.cut = found.cut or start + _PORTION < len(nearest)
             break
-        similarity = float(exact[place])
-        confidence, contrasts, apart = compared(survivor, other, similarity)
-        if apart:
-            failed += 1
-            _note_apart(found, Apart(survivor, other, similarity, confidence, contrasts))
-        elif len(tags | set(other.tags)) <= MAX_TAGS:
-            tags |= set(other.tags)
-            taken.append(int(near[place]))
-            members.append(Member(other, similarity, confidence, contrasts))
     if members:
         found.groups.append(Group(survivor, tuple(members)))
     return taken
