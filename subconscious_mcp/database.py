@@ -54,6 +54,8 @@ enough not to be met in others."""
 _MOST_TRACES = 128
 _FIRST_MATCHES = 200
 """Entries of which the score is computed: those whose words weigh most."""
+SITTING_SECONDS = 900
+"""Time within which notes without a source count as told one after the other. Source: own choice."""
 _MAX_VARIABLES = 500
 """Parameters a statement: below the 999 of the oldest SQLite that Python 3.10 may meet."""
 
@@ -685,9 +687,13 @@ class Database:
         return found[:limit]
 
     def beside(self, keys: Sequence[int], now: float) -> dict[int, tuple[int | None, int | None]]:
-        """Returns the keys of the live entries before and after each entry, of the same namespace, kind and source."""
+        """Returns the keys of the live entries before and after each entry; see `Store.beside`."""
         found: dict[int, tuple[int | None, int | None]] = {}
-        order = "n.namespace = e.namespace AND n.kind = e.kind AND n.source = e.source AND n.source != ''"
+        order = (
+            "n.namespace = e.namespace AND n.kind = e.kind AND n.source = e.source AND n.kind IN ('note', 'fact', 'chunk')"
+            f" AND (n.source != '' OR n.created_at BETWEEN e.created_at - {SITTING_SECONDS} AND"
+            f" e.created_at + {SITTING_SECONDS})"
+        )
         live = "n.archived_at IS NULL AND (n.expires_at IS NULL OR n.expires_at > ?)"
         sides = ", ".join(
             f"(SELECT n.key FROM entries n WHERE {order} AND (n.created_at, n.key) {sign} (e.created_at, e.key)"

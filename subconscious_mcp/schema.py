@@ -112,7 +112,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX entries_recent ON entries (namespace, kind, created_at, key, expires_at, archived_at)",
         """
         CREATE INDEX entries_source ON entries (namespace, kind, source, created_at, key, expires_at, archived_at)
-        WHERE source != ''
+        WHERE kind IN ('note', 'fact', 'chunk')
         """,
         "CREATE TABLE full_text_state (stale INTEGER NOT NULL)",
         "INSERT INTO full_text_state (stale) VALUES (0)",

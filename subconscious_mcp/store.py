@@ -162,7 +162,8 @@ class Store(Protocol):
     def beside(self, keys: Sequence[int], *, now: float | None = None) -> dict[int, tuple[int | None, int | None]]:
         """Returns the keys of the live entries before and after each entry, of the same namespace, kind and source.
 
-        In the order of creation, then of keys. None where there is none, and for an entry without a source.
+        In the order of creation, then of keys; None where there is none. Entries without a source are neighbours if
+        they were told within a quarter of an hour. Of kinds that are not `READ_BY_WORDS` there are none.
 
         Args:
             now: Seconds since the epoch; what expired by then is passed over. Without it nothing counts as expired.

@@ -349,17 +349,19 @@ def test_beside_an_entry_lie_those_of_its_source(store: LocalStore, space: Names
     put(store, other, embedder, "o", "o", source="s", created_at=NOW - 2)
     put(store, space, embedder, "t", "t", source="S", created_at=NOW - 2)
     lone = put(store, space, embedder, "lone", "lone")
-    also = put(store, space, embedder, "also", "also")
+    also = put(store, space, embedder, "also", "also", created_at=NOW - 3600)
+    soon = put(store, space, embedder, "soon", "soon", created_at=NOW - 3000)
     e = put(store, space, embedder, "e", "e", source="s", expires_at=NOW)
     g = put(store, space, embedder, "g", "g", source="s")
-    assert store.beside([a, b, c, d, g, lone, also, 999], now=NOW) == {
+    assert store.beside([a, b, c, d, g, lone, also, soon, 999], now=NOW) == {
         a: (None, b),
         b: (a, c),
         c: (b, d),
         d: (c, g),
         g: (d, None),
         lone: (None, None),
-        also: (None, None),
+        also: (None, soon),
+        soon: (also, None),
     }
     assert store.beside([d]) == {d: (c, e)}
     assert store.archive(space, "b", at=NOW)
