@@ -107,7 +107,7 @@ class Gathered:
 
     question: Question
     terms: tuple[str, ...]
-    holders: tuple[Mapping[int, float] | None, ...]
+    holders: tuple[Sequence[int] | None, ...]
     notes: int
     similarities: dict[int, float]
     beside: dict[int, tuple[int | None, int | None]]
@@ -137,21 +137,19 @@ class Collection:
         found = self.words.execute("SELECT rowid, -bm25(notes) FROM notes WHERE notes MATCH ?", (expression,))
         return dict(found.fetchall())
 
-    def held(self, terms: Sequence[str]) -> tuple[tuple[Mapping[int, float] | None, ...], int]:
-        """Returns who holds each term, by key, and how many notes there are."""
-        if hasattr(self.store, "matching_terms"):
-            found = self.store.matching_terms(self.namespace, ("note",), terms, now=NOW)
-            return tuple(found.by_term), found.count
-        return tuple(self.bm25(full_text.any_of((term,))) for term in terms), len(self.texts)
+    def held(self, query: str) -> tuple[tuple[str, ...], tuple[Sequence[int] | None, ...], int]:
+        """Returns the terms of a query, the keys of who holds each, and how many notes there are."""
+        terms = hybrid.keyword_terms(query, full_text.words(query))
+        found = self.store.holders(self.namespace, ("note",), terms, query, now=NOW)
+        keys = [[int(key) for key in one] for one in found.keys]
+        return (*found.terms, *found.common), (*keys, *(None for _ in found.common)), found.count
 
     def gather(self, question: Question, vector: np.ndarray) -> Gathered:
         """Asks the store as the product does; the time is that of all but the search for the nearest."""
         store, which = self.store, (self.namespace, ("note",))
-        near = store.nearest(*which, self.fingerprint, vector, hybrid.CANDIDATES, now=NOW)
+        similarities = store.nearest_keys(*which, self.fingerprint, vector, hybrid.CANDIDATES, now=NOW)
         started = time.process_time()
-        terms = hybrid.keyword_terms(question.text, full_text.words(question.text))
-        holders, notes = self.held(terms)
-        similarities = {one.entry.key: one.similarity for one in near}
+        terms, holders, notes = self.held(question.text)
         best = hybrid.best_by_words(hybrid.weigh(terms, holders, notes), hybrid.CANDIDATES)
         candidates = set(similarities).union(best)
         beside = store.beside(sorted(candidates), now=NOW)
@@ -164,7 +162,7 @@ class Collection:
         return Gathered(
             question,
             terms,
-            tuple(None if one is None else {at[key]: score for key, score in one.items()} for one in holders),
+            tuple(None if one is None else [at[key] for key in one] for one in holders),
             notes,
             {at[key]: similarity for key, similarity in similarities.items()},
             {
@@ -227,7 +225,6 @@ def measure(arguments: argparse.Namespace, embedded: Embedded, store: Any) -> di
             ordering.append((time.process_time() - started) * 1000)
     return {
         "what": "search for notes",
-        "words_from": "the store" if hasattr(store, "matching_terms") else "an FTS5 table of each collection",
         "notes": {one.name: len(one.texts) for one in collections},
         "questions": {name: len(rows) for name, rows in asked.items()},
         "conversations": of_conversations(talks, asked, embedded),
