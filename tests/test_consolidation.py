@@ -162,6 +162,29 @@ def test_what_contrasts_is_never_merged(
     assert consolidate(memory, scope, apply=True).merged == ()
 
 
+@pytest.mark.parametrize(
+    ("longer", "shorter"),
+    [
+        # A year is no number, so the check of hits finds no contrast of two values here.
+        ("Order 1999 was sent to the shop", "Order 200 was sent to the shop"),
+        ("The report for the whole team goes to Maria", "The report of 12 May goes to Maria"),
+    ],
+)
+def test_no_value_is_archived_that_the_survivor_does_not_say(
+    memory: Memory, scope: Scope, add: Any, longer: str, shorter: str
+) -> None:
+    add(longer)
+    add(shorter, near=longer, at=0.99)
+    assert plan(memory, scope).groups == ()
+
+
+def test_a_survivor_may_say_more(memory: Memory, scope: Scope, add: Any) -> None:
+    add("The report goes to Maria on 12 May")
+    add("The report goes to Maria", near="The report goes to Maria on 12 May", at=0.99)
+    (group,) = plan(memory, scope).groups
+    assert group.survivor.task == "The report goes to Maria on 12 May"
+
+
 def test_a_namespace_does_not_see_another(memory: Memory, scope: Scope, config: Any, add: Any) -> None:
     add("The cat is called Mia")
     note(memory, memory.scope(config, "others", None), "The cat is called Mia")
