@@ -104,10 +104,9 @@ class Access:
         self._tokens_seen = self._tokens_seen or self._book.exists()
         return self._tokens_seen or self._mode == "token" or self._oauth is not None
 
-    @property
-    def uses_threads(self) -> bool:
-        """Whether `who` may wait for the issuer."""
-        return self._oauth is not None
+    def may_wait(self, authorization: list[str]) -> bool:
+        """Returns whether `who` may wait for the issuer."""
+        return self._oauth is not None and bool(authorization) and not self._is_ours(_bearer(authorization[0]))
 
     def refuse_open_door(self, host: str) -> None:
         """Makes sure that an address other machines can reach is not open to whoever asks.
@@ -138,12 +137,13 @@ class Access:
             return self._local
         if not authorization:
             return _NOTHING
-        scheme, _, token = authorization[0].partition(" ")
-        if len(authorization) > 1 or scheme.lower() != "bearer":
+        token = _bearer(authorization[0])
+        if len(authorization) > 1 or not token:
             return _INVALID
-        if self._mode != "oauth" and (token.startswith(PREFIX + "_") or self._oauth is None):
-            return self._by_token(token)
-        return self._by_oauth(token) if self._oauth is not None else _INVALID
+        return self._by_token(token) if self._is_ours(token) else self._by_oauth(token)
+
+    def _is_ours(self, token: str) -> bool:
+        return self._oauth is None or (self._mode != "oauth" and token.startswith(f"{PREFIX}_"))
 
     def _by_token(self, text: str) -> User | Refusal:
         try:
@@ -210,6 +210,11 @@ class Access:
         parts = urllib.parse.urlsplit(self.resource(url))
         metadata = f"{parts.scheme}://{parts.netloc}{METADATA_PATH}{parts.path.rstrip('/')}"
         return [f'scope="{READ_SCOPE} {WRITE_SCOPE}"', f'resource_metadata="{metadata}"']
+
+
+def _bearer(authorization: str) -> str:
+    scheme, _, token = authorization.partition(" ")
+    return token if scheme.lower() == "bearer" else ""
 
 
 def _user_of(subject: Subject) -> User | Refusal:

@@ -166,7 +166,7 @@ class HttpApp:
         return None
 
     async def _who(self, authorization: list[str]) -> User | Refusal:
-        if self._access.uses_threads:
+        if self._access.may_wait(authorization):
             return await anyio.to_thread.run_sync(self._access.who, authorization)
         return self._access.who(authorization)
 

@@ -149,13 +149,20 @@ class Verifier:
         return Subject(name, f"oauth-{digest[:32]}", frozenset(map(str, scopes)), float(claims["exp"]))
 
     def _key(self, key_id: Any) -> jwt.PyJWK | None:
-        with self._lock:
-            now = self._clock()
-            stale = self._fetched is None or now - self._fetched >= KEYS_SECONDS
-            if (stale or self._known(key_id) is None) and (self._tried is None or now - self._tried >= REFETCH_SECONDS):
+        key, now = self._known(key_id), self._clock()
+        if key is not None and self._fetched is not None and now - self._fetched < KEYS_SECONDS:
+            return key
+        # Who is not the one to fetch goes on with what there is: an issuer that is slow, and tokens that name keys
+        # without end, must not hold up the others. Only the first ones wait, when there is nothing yet.
+        if not self._lock.acquire(blocking=self._tried is None or self._fetched is None):
+            return key
+        try:
+            if self._tried is None or now - self._tried >= REFETCH_SECONDS:
                 self._tried = now
                 self._fetch_keys(now)
             return self._known(key_id)
+        finally:
+            self._lock.release()
 
     def _known(self, key_id: Any) -> jwt.PyJWK | None:
         if key_id is None and len(self._keys) == 1:

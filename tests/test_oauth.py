@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fakes import Clock
 from http_servers import AUDIENCE, Issuer
+from interaction import PATIENCE
 
 from subconscious_mcp import oauth
 from subconscious_mcp.errors import ConfigError
@@ -78,6 +80,28 @@ def test_an_issuer_that_is_away_costs_nothing_while_its_keys_are_known(issuer: I
         assert verifier.verify(issuer.token("alice")) is not None
     finally:
         del issuer.documents
+
+
+def test_while_keys_are_fetched_others_go_on_with_those_there_are(issuer: Issuer) -> None:
+    clock, fetching, answer = Clock(), threading.Event(), threading.Event()
+    keys = issuer.documents()["/keys"]
+
+    def fetch(url: str) -> Any:
+        if clock.now > 1_800_000_000:
+            fetching.set()
+            assert answer.wait(PATIENCE)
+        return keys
+
+    verifier = Verifier(issuer.url, AUDIENCE, f"{issuer.url}/keys", fetch=fetch, clock=clock)
+    assert verifier.verify(issuer.token("alice")) is not None
+    clock.advance(oauth.KEYS_SECONDS)
+    thread = threading.Thread(target=verifier.verify, args=(issuer.token("alice", kid="made up"),))
+    thread.start()
+    assert fetching.wait(PATIENCE)
+    assert verifier.verify(issuer.token("alice")) is not None
+    assert verifier.verify(issuer.token("alice", kid="another")) is None
+    answer.set()
+    thread.join(PATIENCE)
 
 
 def test_one_key_needs_no_name_and_of_several_one_must_be_named(issuer: Issuer) -> None:
