@@ -246,12 +246,17 @@ def test_a_client_that_offers_its_model_is_asked(real_model_dir: Path, tmp_path:
     ids = fill(tmp_path / "home" / "data", real_model_dir.parent)
     try:
         payload = consolidated(env, tmp_path, arguments, "legacy", sampled)
+        undone = ask(tmp_path / "home" / "data", "undo consolidation", values={"what": "last"}, namespace="tests")
     finally:
         ask(tmp_path / "home" / "data", "engine stop")
     assert payload["model"] == "client"
     (summary,) = payload["summaries"]
     assert summary["id"]
     assert summary["archived"] == ids
+    if not arguments:
+        # The engine is still there, and a command speaks to it.
+        assert undone is not None
+        assert sorted(undone["payload"]["restored"]) == ids
 
 
 def test_a_client_that_says_no_leaves_the_notes(real_model_dir: Path, tmp_path: Path) -> None:
