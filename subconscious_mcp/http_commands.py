@@ -214,7 +214,8 @@ def _create(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    found = tokens.listed(resolve().config.home)
+    home = resolve().config.home
+    found, used = tokens.listed(home), tokens.last_used(home)
 
     def table(console: Console) -> None:
         from subconscious_mcp.tables import one_line, print_rows, when
@@ -229,12 +230,13 @@ def _list(arguments: argparse.Namespace) -> int:
                     one_line(token.namespace).plain,
                     "read" if token.read_only else "read, write",
                     when(token.created_at),
+                    when(used[token.id]) if token.id in used else "never",
                     f"{ends} (over)" if token.is_expired(time.time()) else ends,
                 )
             )
-        print_rows(console, ("id", "name", "namespace", "may", "created", "ends"), rows)
+        print_rows(console, ("id", "name", "namespace", "may", "created", "used", "ends"), rows)
 
-    show(arguments, [_facts(token) for token in found], table)
+    show(arguments, [{**_facts(token), "last_used_at": used.get(token.id)} for token in found], table)
     return 0
 
 

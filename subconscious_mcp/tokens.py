@@ -22,6 +22,10 @@ from typing import Any
 from subconscious_mcp.errors import InvalidArgument, StorageBusy, StorageDamaged, StorageError
 
 TOKENS_FILE = "tokens.json"
+USED_FILE = "tokens.used.json"
+"""When each token was used last. Apart, so that a server never writes the file that commands change."""
+USED_SECONDS = 60.0
+"""How often it is written at most, and so how exact it is."""
 PREFIX = "smcp"
 _SHAPE = re.compile(rf"{PREFIX}_([0-9a-f]{{8}})_([A-Za-z0-9_-]{{43}})")
 _NOBODY = hashlib.sha256(b"").hexdigest()
@@ -125,6 +129,15 @@ def listed(home: Path) -> list[Token]:
         raise StorageDamaged(f"{path} is damaged.", "Remove it and create the tokens again.") from None
 
 
+def last_used(home: Path) -> dict[str, float]:
+    """Returns when tokens were used last, by id, in seconds since the epoch; nothing where that is not known."""
+    try:
+        raw = json.loads((home / USED_FILE).read_text(encoding="utf-8"))
+        return {str(token_id): float(used) for token_id, used in raw.items()}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
 class TokenBook:
     """The tokens as a server uses them: read again whenever the file was replaced.
 
@@ -136,6 +149,8 @@ class TokenBook:
         self._home = home
         self._stamp: tuple[int, int, int] | None = None
         self._tokens: dict[str, Token] = {}
+        self._used: dict[str, float] = {}
+        self._written = 0.0
 
     def tokens(self) -> dict[str, Token]:
         """Returns the tokens by id.
@@ -165,7 +180,25 @@ class TokenBook:
         # As long for an id that there is not.
         given = _hash(match[2] if match is not None else "-")
         same = hmac.compare_digest(given, token.sha256 if token is not None else _NOBODY)
-        return token if same and token is not None and not token.is_expired(time.time()) else None
+        now = time.time()
+        if not same or token is None or token.is_expired(now):
+            return None
+        self._note_use(token, now)
+        return token
+
+    def _note_use(self, token: Token, now: float) -> None:
+        self._used[token.id] = round(now, 3)
+        if abs(now - self._written) < USED_SECONDS:
+            return
+        self._written = now
+        # Another server of this home may have seen others; those that were revoked are left out.
+        used = {one: when for one, when in {**last_used(self._home), **self._used}.items() if one in self._tokens}
+        path, temporary = self._home / USED_FILE, self._home / f"{USED_FILE}.new"
+        with suppress(OSError):
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(used, file)
+            temporary.replace(path)
 
     def stamp(self) -> tuple[int, int, int] | None:
         """Returns what tells one version of the file from the next; None where there is none."""

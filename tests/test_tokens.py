@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from fakes import Clock
 from http_servers import create_token, run_command
 from interaction import environment
 
@@ -112,6 +113,28 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError):
         tokens.create(tmp_path / "file", "alice")
+
+
+def test_when_a_token_was_used_is_written_once_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("subconscious_mcp.tokens.time.time", clock)
+    first, text = tokens.create(tmp_path, "alice")
+    second, other = tokens.create(tmp_path, "bob")
+    book = TokenBook(tmp_path)
+    assert tokens.last_used(tmp_path) == {}
+    assert book.find(text) and book.find(other)
+    assert tokens.last_used(tmp_path) == {first.id: clock.now}
+    assert book.find(f"smcp_{first.id}_" + "A" * 43) is None
+    clock.advance(tokens.USED_SECONDS)
+    assert book.find(text)
+    assert tokens.last_used(tmp_path) == {first.id: clock.now, second.id: clock.now - tokens.USED_SECONDS}
+    tokens.revoke(tmp_path, second.id)
+    clock.advance(tokens.USED_SECONDS)
+    assert book.find(text)
+    assert tokens.last_used(tmp_path) == {first.id: clock.now}
+    assert stat.S_IMODE((tmp_path / tokens.USED_FILE).stat().st_mode) == 0o600
+    (tmp_path / tokens.USED_FILE).write_text("[")
+    assert tokens.last_used(tmp_path) == {}
 
 
 # --- the commands
