@@ -53,7 +53,7 @@ enough not to be met in others."""
 
 _MOST_TRACES = 128
 _FIRST_MATCHES = 200
-"""Entries of which the score is computed: those whose words weigh most."""
+"""Entries below which so few hold the rarer terms of a query that those which many hold are looked at too."""
 SITTING_SECONDS = 900
 """Time within which notes without a source count as told one after the other. Source: own choice."""
 _MAX_VARIABLES = 500
@@ -728,28 +728,6 @@ class Database:
 
     # --- full text
 
-    def matching(
-        self, namespace: Namespace, kinds: Sequence[Kind], query: str, k: int, *, now: float, filters: Filters
-    ) -> list[tuple[int, float]]:
-        """Returns key and score (bm25, higher is better) of the k live entries that match a query best."""
-        condition, values = _condition(filters)
-        live = (
-            f"e.namespace = ? AND e.kind IN ({_marks(kinds)}) AND {_LIVE} AND {condition}",
-            (namespace.key, *kinds, now, *values),
-        )
-        found = full_text_index.weigh(self._read, self._full_text, query, full_text_index.MOST_HOLDERS)
-        best = self._best_of(found, max(_FIRST_MATCHES, 4 * k), *live)
-        if not found.whole and len(best) < k:
-            # What was left out may be in the few entries that the namespace has, or the filter lets through.
-            found = full_text_index.weigh(self._read, self._full_text, query, None)
-            best = self._best_of(found, max(_FIRST_MATCHES, 4 * k), *live)
-        keys = np.array([key for key, _, _ in best], dtype=np.int64)
-        scores = full_text_index.scores(
-            np.array([weight for _, weight, _ in best]), np.array([float(length) for _, _, length in best])
-        )
-        order = np.lexsort((-keys, -scores))[:k]
-        return list(zip(keys[order].tolist(), scores[order].tolist(), strict=True))
-
     def holders(
         self,
         namespace: Namespace,
@@ -806,26 +784,6 @@ class Database:
         )[0][0]
         wanted = np.fromstring(listed or "", dtype=np.int64, sep=",")
         return [(term, keys[np.isin(keys, wanted)]) for term, keys in held]
-
-    def _best_of(
-        self, found: full_text_index.Weighed, most: int, condition: str, values: Sequence[Any]
-    ) -> list[tuple[int, float, int]]:
-        """Returns key, weight and length in characters of the `most` entries of the largest weight that are wanted."""
-        best: list[tuple[int, float, int]] = []
-        order = np.lexsort((-found.keys, -found.weights))
-        for start in range(0, len(order), _FIRST_MATCHES):
-            some = order[start : start + _FIRST_MATCHES]
-            weights = dict(zip(found.keys[some].tolist(), found.weights[some].tolist(), strict=True))
-            rows = self._read(
-                f"SELECT e.key, length(e.task) + length(e.answer) FROM entries e WHERE e.key IN ({_marks(weights)})"
-                f" AND {condition}",
-                (*weights, *values),
-            )
-            lengths = dict(rows)
-            best += [(key, weight, lengths[key]) for key, weight in weights.items() if key in lengths]
-            if len(best) >= most:
-                break
-        return best[:most]
 
     def tagged(self, namespace: Namespace, kind: Kind, tags: Sequence[str]) -> NDArray[np.int64]:
         """Returns the keys, (n,) int64, of entries that bear at least one of the tags."""

@@ -12,7 +12,6 @@ Statements only: `database` executes them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -35,11 +34,9 @@ _OTHERS = {
 _PLAIN_FORMAT = 4
 """Format of FTS5 tables that every SQLite reads; where words are deleted where they stand it becomes 5."""
 
-_TERMS = {WORDS: full_text.words, GRAMS: full_text.grams}
 _MOST_SCANNED = 2000
 """Entries in which a word of two Chinese or Japanese characters is looked for, the newest: too short for the index of
 pieces, it is found by reading. Source: 5 ms for so many."""
-_K1, _B = 1.2, 0.75
 
 MOST_HOLDERS = 4000
 """Entries up to which a term is used at first: about a millisecond for so many. Source: measured with 100,000 notes."""
@@ -172,53 +169,6 @@ def check(connection: Connection, table: str) -> None:
     connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
 
 
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """Entries that hold words of a query.
-
-    Attributes:
-        keys: (n,) int64, each once.
-        weights: (n,) float64: the sum of the weights (inverse document frequencies) of the terms that each holds.
-        whole: Nothing was left out.
-    """
-
-    keys: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    whole: bool
-
-
-def weigh(read: Read, able: Features, query: str, most: int | None) -> Weighed:
-    """Finds the entries that hold words of a query.
-
-    Args:
-        read: Executes a statement and returns its rows.
-        most: Entries up to which a term is used. What more entries hold says little, and costs time; where all terms
-            are such, the rarest is used, with its newest entries. None sets no limit.
-    """
-    limit = -1 if most is None else most + 1
-    held = [
-        _holders(read, table, term, limit)
-        for table, find in _TERMS.items()
-        if table in able.tables
-        for term in find(query)
-    ]
-    held += [_scanned(read, pair) for pair in full_text.pairs(query)]
-    used = [keys for keys in held if most is None or len(keys) <= most]
-    whole = len(used) == len(held)
-    if not whole and not any(len(keys) for keys in used):
-        # The newest `most` of the rarest reach furthest back.
-        used = [min((keys for keys in held if len(keys)), key=lambda keys: int(keys[-1]))]
-    used = [keys for keys in used if len(keys)]
-    if not used:
-        return Weighed(np.empty(0, np.int64), np.empty(0), whole)
-    count = read(f"SELECT count(*) FROM {WORDS}_docsize", ())[0][0]
-    # Robertson's weight, kept above 0 where more than half of the entries hold the term.
-    weights = [math.log(1 + (max(count, len(keys)) - len(keys) + 0.5) / (len(keys) + 0.5)) for keys in used]
-    found, places = np.unique(np.concatenate(used), return_inverse=True)
-    sums = np.bincount(places, np.repeat(weights, [len(keys) for keys in used]), len(found))
-    return Weighed(found, sums.astype(np.float64), whole)
-
-
 def holders(
     read: Read, able: Features, terms: Sequence[str], query: str, most: int | None
 ) -> list[tuple[str, NDArray[np.int64] | None]]:
@@ -257,20 +207,3 @@ def _scanned(read: Read, pair: str) -> NDArray[np.int64]:
         (_MOST_SCANNED, pair, pair),
     )
     return np.array([row[0] for row in rows], dtype=np.int64)
-
-
-def scores(weights: NDArray[np.float64], lengths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns bm25, (n,), with each word of an entry counted once.
-
-    FTS5's own takes 4 microseconds for each entry that it looks at, and a common word is in thousands. How often an
-    entry says a word matters little where entries are a few sentences; how long it is does.
-
-    Args:
-        weights: (n,), see `Weighed`.
-        lengths: (n,) characters of the entries.
-
-    Source: Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond (2009), with the customary
-        k1 = 1.2 and b = 0.75.
-    """
-    mean = max(1.0, float(lengths.mean())) if len(lengths) else 1.0
-    return weights * (_K1 + 1) / (1 + _K1 * (1 - _B + _B * lengths / mean))

@@ -33,7 +33,6 @@ from subconscious_mcp.records import (
     Filters,
     Holders,
     Kind,
-    Matched,
     Namespace,
     Near,
     NewEntry,
@@ -383,23 +382,6 @@ class LocalStore:
         found, common = self.database.holders(namespace, read, terms, query, now=now, filters=filters or Filters())
         count = self.database.count_about(namespace, read, now)
         return Holders(tuple(term for term, _ in found), tuple(keys for _, keys in found), tuple(common), count)
-
-    def matching(
-        self,
-        namespace: Namespace,
-        kinds: Sequence[Kind],
-        query: str,
-        k: int,
-        *,
-        now: float,
-        filters: Filters | None = None,
-    ) -> list[Matched]:
-        self.last_used = time.monotonic()
-        read = [kind for kind in kinds if kind in READ_BY_WORDS]
-        if k < 1 or not read:
-            return []
-        found = self.database.matching(namespace, read, query, k, now=now, filters=filters or Filters())
-        return [Matched(key, score) for key, score in found]
 
     def _search(
         self, name: _SetName, vector: NDArray[np.float32], k: int, now: float, allowed: NDArray[np.int64] | None

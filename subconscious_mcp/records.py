@@ -134,18 +134,6 @@ class Holders:
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
-    """An entry that shares words with a query.
-
-    Attributes:
-        score: bm25, above 0, higher is better; comparable within one search only.
-    """
-
-    key: int
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
 class Near:
     """An entry near to a query.
 

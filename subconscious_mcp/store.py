@@ -14,7 +14,6 @@ from subconscious_mcp.records import (
     Filters,
     Holders,
     Kind,
-    Matched,
     Namespace,
     Near,
     NewEntry,
@@ -127,21 +126,6 @@ class Store(Protocol):
         Args:
             terms: Words, and words side by side, of the query.
             query: Identifiers, paths and scripts without spaces are taken from it too, and looked for inside words.
-        """
-
-    def matching(
-        self,
-        namespace: Namespace,
-        kinds: Sequence[Kind],
-        query: str,
-        k: int,
-        *,
-        now: float,
-        filters: Filters | None = None,
-    ) -> list[Matched]:
-        """Returns the k live entries that share most with the words of a query, best first; equal ones newest first.
-
-        Empty where no word matches, for kinds that are not `READ_BY_WORDS`, and where SQLite has no full-text search.
         """
 
     def similarities(

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from conftest import OpenMemory
 from fakes import Clock, FakeEmbedder
+from word_search import keys_in_store
 
 from subconscious_mcp.config import Config
 from subconscious_mcp.echo_log import log_file
 from subconscious_mcp.local_store import LocalStore
 from subconscious_mcp.logs import log_to_file
 from subconscious_mcp.memory import Memory, Scope
-from subconscious_mcp.records import NOTES, NewEntry
+from subconscious_mcp.records import NOTES, Filters, NewEntry
 
 MARK = "zanzibar"
 """A word that is in every text that is forgotten here, and in no other."""
@@ -245,7 +246,8 @@ def put_note(memory: Memory, scope: Scope, embedder: FakeEmbedder, entry_id: str
 
 
 def found_by(memory: Memory, scope: Scope, query: str) -> int:
-    return len(memory.store.matching(scope.namespace, NOTES, query, 50, now=memory.now()))
+    keys = keys_in_store(memory.store, scope.namespace, NOTES, query, 50, now=memory.now(), filters=Filters())
+    return len(keys)
 
 
 @pytest.mark.parametrize("way", ["forgotten", "archived before", "superseded before", "restored before", "expired"])

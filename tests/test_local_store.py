@@ -26,13 +26,14 @@ from hypothesis.stateful import (
 )
 from kills import DAMAGES, SEGMENT
 from numpy.typing import NDArray
+from word_search import keys_in_store
 
 from subconscious_mcp import full_text
 from subconscious_mcp import local_store as module
 from subconscious_mcp.errors import IndexUnreadable, StorageBusy, StorageDamaged, StorageError
 from subconscious_mcp.exact_search import similarities
 from subconscious_mcp.local_store import LocalStore
-from subconscious_mcp.records import Kind, Namespace, Near, NewEntry
+from subconscious_mcp.records import Filters, Kind, Namespace, Near, NewEntry
 from subconscious_mcp.storage_lock import StorageLock
 from subconscious_mcp.vectors import ChromaIndex
 
@@ -60,7 +61,7 @@ class Model:
                 self.known[text] = self.embedder.embed_query(text)
         return np.stack([self.known[text] for text in texts])
 
-    def matching(self, query: str, now: float) -> set[str]:
+    def holders(self, query: str, now: float) -> set[str]:
         wanted = set(full_text.words(query))
         return {
             entry.id
@@ -831,9 +832,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(query=TEXTS)
     def search(self, query: str) -> None:
-        found = self.store.matching(self.space, ["note"], query, 1000, now=self.now)
-        ids = {entry.id for entry in self.store.entries([one.key for one in found]).values()}
-        assert ids == self.model.matching(query, self.now)
+        keys = keys_in_store(self.store, self.space, ["note"], query, 1000, now=self.now, filters=Filters())
+        ids = {entry.id for entry in self.store.entries(keys).values()}
+        assert ids == self.model.holders(query, self.now)
 
     @precondition(lambda self: self.model.entries or self.archived)
     @rule(data=st.data())

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes import FakeEmbedder
+from word_search import keys_in_store
 
 from subconscious_mcp.errors import StorageError
 from subconscious_mcp.exact_search import similarities
 from subconscious_mcp.local_store import LocalStore
-from subconscious_mcp.records import NOTES, Entry, Filters, Kind, Namespace, NewEntry
+from subconscious_mcp.records import NOTES, Entry, Filters, Holders, Kind, Namespace, NewEntry
 
 NOW = 1_800_000_000.0
 KINDS: tuple[Kind, ...] = ("note", "fact", "chunk")
@@ -76,9 +77,9 @@ def near(store: LocalStore, space: Namespace, embedder: FakeEmbedder, text: str,
 
 
 def by_words(store: LocalStore, space: Namespace, text: str, k: int = 50, **filters: Any) -> list[str]:
-    found = store.matching(space, KINDS, text, k, now=NOW, filters=Filters(**filters))
-    entries = store.entries([one.key for one in found])
-    return [entries[one.key].id for one in found]
+    keys = keys_in_store(store, space, KINDS, text, k, now=NOW, filters=Filters(**filters))
+    entries = store.entries(keys)
+    return [entries[key].id for key in keys]
 
 
 def everywhere(store: LocalStore, space: Namespace, embedder: FakeEmbedder, word: str, source: str) -> dict[str, bool]:
@@ -89,7 +90,7 @@ def everywhere(store: LocalStore, space: Namespace, embedder: FakeEmbedder, word
     return {
         "nearest": word in near(store, space, embedder, word),
         "filtered": word in near(store, space, embedder, word, filters=Filters(source=source)),
-        "matching": word in by_words(store, space, word),
+        "by words": word in by_words(store, space, word),
         "recent": word in ids,
         "count": store.count(space, KINDS, NOW) == len(ids),
         "beside": word in {keys[key].id for key in neighbours},
@@ -297,8 +298,8 @@ def test_filters_are_exact_and_make_results_no_fewer(
         assert [entry.id for entry in store.recent(space, KINDS, 3, now=NOW, filters=filters)] == wanted[:3]
         assert set(near(store, space, embedder, "the word 1", 1000, filters=filters)) == set(wanted)
         assert len(near(store, space, embedder, "the word 1", 3, filters=filters)) == min(3, len(wanted))
-        found = store.matching(space, KINDS, "the word 1", 1000, now=NOW, filters=filters)
-        assert {store.entries([one.key])[one.key].id for one in found} == set(wanted)
+        held = keys_in_store(store, space, KINDS, "the word 1", 1000, now=NOW, filters=filters)
+        assert {entry.id for entry in store.entries(held).values()} == set(wanted)
         both = near(store, space, embedder, "the word 1", 1000, filters=filters, tags=["b"])
         assert set(both) == {entry.id for entry in every if passes(entry, filters) and "b" in entry.tags}
 
@@ -317,9 +318,10 @@ def test_kinds_that_are_not_read_by_words_are_found_by_none(
     store: LocalStore, space: Namespace, embedder: FakeEmbedder
 ) -> None:
     put(store, space, embedder, "m", "alpha", kind="memory")
-    assert store.matching(space, ["memory", "episode"], "alpha", 5, now=NOW) == []
-    assert store.matching(space, ["memory", "note"], "alpha", 5, now=NOW) == []
-    assert store.matching(space, ["note"], "alpha", 0, now=NOW) == []
+    asked: tuple[list[Kind], ...] = (["memory", "episode"], ["memory", "note"])
+    for kinds in asked:
+        assert keys_in_store(store, space, kinds, "alpha", 5, now=NOW, filters=Filters()) == []
+    assert store.holders(space, ["memory", "episode"], ["alpha"], "alpha", now=NOW) == Holders()
 
 
 def test_similarities_are_those_of_the_vectors(store: LocalStore, space: Namespace, embedder: FakeEmbedder) -> None:
