@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -274,10 +274,17 @@ def figure_rows() -> list[tuple[str, str, str, str]]:
     row("own pairs at 0.85 that are two tasks, served", 5, wrong and 100 * wrong, " %", digits=1)
     row("own pairs at 0.85 that are one task, blocked", 3, lost and 100 * lost, " %", digits=1)
     for name in ("banking77", "clinc150"):
-        equal = at(confidence, "intents", name, "all_intents", "checked_at_the_hit_rate_of_cosine", "precision_checked")
-        row(f"{name}, same intent at the hit rate of cosine at 0.85", 98.5, equal and 100 * equal, " %", True, 1)
-    judged = at(confidence, "latency_ms", "recalls_of_clinc150", "p95")
-    row("the check of a recall, clinc150, 95th percentile", 1, judged, " ms")
+        for queries, answers in (
+            ("all_intents_sharing_answers", "an intent shares its answer"),
+            ("all_intents", "each entry has its own answer"),
+        ):
+            equal = at(confidence, "intents", name, queries, "checked_at_the_hit_rate_of_cosine", "precision_checked")
+            what = f"{name}, same intent at the hit rate of cosine at 0.85, {answers}"
+            row(what, 98.5, equal and 100 * equal, " %", True, 1)
+    for name in ("banking77", "clinc150"):
+        judged = at(confidence, "latency_ms", f"recalls_of_{name}", "p95")
+        row(f"the check of a recall, {name}, 95th percentile", 1, judged, " ms")
+    note_rows(row)
     if kills is None:
         rows.append(("killed at random moments: acknowledged entries lost", "0", "not measured yet", ""))
     else:
@@ -290,6 +297,21 @@ def figure_rows() -> list[tuple[str, str, str, str]]:
         )
         rows.append(("killed at random moments: acknowledged entries lost", "0", told, "yes" if not faults else "no"))
     return rows
+
+
+def note_rows(row: Callable[..., None]) -> None:
+    """Adds the rows of the notes."""
+    found, timed = result("retrieval"), result("notes_latency")
+    for k, bar in (("@10", 78), ("@5", 66)):
+        share = at(found, "conversations", "hybrid", "all", k)
+        row(f"notes: evidence of two long conversations, recall{k}", bar, share and 100 * share, " %", True, 1)
+    share = at(found, "devbench", "hybrid", "@5")
+    row("notes: developer questions, recall@5", 95, share and 100 * share, " %", True, 1)
+    share = at(found, "docs", "hybrid", "@1")
+    row("notes: pages of documentation, recall@1", 85, share and 100 * share, " %", True, 1)
+    for size, bar in ((10_000, 20), (100_000, 40)):
+        sizes = {one["notes"]: one for one in (timed or {}).get("sizes", ())}
+        row(f"notes: search, {size:,} notes, median", bar, at(sizes.get(size), "recall_ms", "p50"), " ms")
 
 
 def peers_table(embedding: dict[str, Any]) -> list[str]:
