@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from subconscious_mcp import __version__, database, model_files, restoring
+from subconscious_mcp import __version__, database, model_files, restoring, salvage
 from subconscious_mcp.config import Resolved
 from subconscious_mcp.echo_log import EchoLog
 from subconscious_mcp.embedding import Embedder
@@ -195,7 +195,7 @@ class Doctor:
             workshop.mkdir(mode=0o700)
             fresh = database.Database(workshop)
             try:
-                copied, lost = database.salvage(damaged, fresh)
+                copied, lost = salvage.salvage(damaged, fresh)
             finally:
                 fresh.close()
             kept = _unused(folder / f"memory.damaged-{time.strftime('%Y%m%d-%H%M%S')}.db")

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subconscious_mcp import full_text
-from subconscious_mcp.database import Database, VectorSet
+from subconscious_mcp.database import Database
 from subconscious_mcp.errors import IndexUnreadable, StorageError, SubconsciousError
 from subconscious_mcp.exact_search import ExactVectors
 from subconscious_mcp.records import (
@@ -40,6 +40,7 @@ from subconscious_mcp.records import (
 )
 from subconscious_mcp.restoring import finish
 from subconscious_mcp.storage_lock import StorageLock
+from subconscious_mcp.vector_rows import VectorSet
 from subconscious_mcp.vectors import ChromaIndex
 
 log = logging.getLogger(__name__)

@@ -19,10 +19,12 @@ import pytest
 from numpy.typing import NDArray
 
 from subconscious_mcp import database as module
-from subconscious_mcp.database import RECALL_WINDOW, Database, salvage
+from subconscious_mcp.database import Database
 from subconscious_mcp.errors import StorageBusy, StorageDamaged, StorageError, StorageFull
+from subconscious_mcp.feedback_rows import RECALL_WINDOW
 from subconscious_mcp.namespaces import short_hash
 from subconscious_mcp.records import Namespace, NewEntry
+from subconscious_mcp.salvage import salvage
 from subconscious_mcp.schema import MIGRATIONS
 
 MODEL = "fa4efa4efa4e"
@@ -348,6 +350,7 @@ def test_a_kill_in_the_middle_of_a_migration_changes_nothing(tmp_path: Path) -> 
 import os, sys
 from pathlib import Path
 from subconscious_mcp import database
+from subconscious_mcp.salvage import salvage
 from subconscious_mcp.schema import MIGRATIONS
 
 class Step(tuple):

@@ -14,7 +14,7 @@ from conftest import OpenMemory
 from fakes import FakeEmbedder
 from kills import SEGMENT, cut_database, delete_index
 
-from subconscious_mcp import database, doctor, model_files
+from subconscious_mcp import doctor, model_files, salvage
 from subconscious_mcp.config import Config, Resolved, resolve
 from subconscious_mcp.database import Database
 from subconscious_mcp.doctor import Doctor, Finding
@@ -263,7 +263,7 @@ def test_a_repair_that_stops_leaves_the_damaged_file(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(database, "salvage", full)
+        patch.setattr(salvage, "salvage", full)
         findings = examine(repair=True)
     assert findings["storage"].state == "problem"
     assert "No space left" in findings["storage"].detail

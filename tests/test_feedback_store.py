@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from fakes import FakeEmbedder
 
-from subconscious_mcp.database import FEEDBACK_WINDOW, Database, salvage
+from subconscious_mcp.database import Database
+from subconscious_mcp.feedback_rows import FEEDBACK_WINDOW
 from subconscious_mcp.local_store import LocalStore
 from subconscious_mcp.records import Namespace, NewEntry, Observation
+from subconscious_mcp.salvage import salvage
 from subconscious_mcp.schema import MIGRATIONS
 
 MODEL = "fa4efa4efa4e"

@@ -18,9 +18,10 @@ from word_search import keys_in_database
 
 from subconscious_mcp import full_text
 from subconscious_mcp import full_text_index as module
-from subconscious_mcp.database import Database, salvage
+from subconscious_mcp.database import Database
 from subconscious_mcp.full_text_index import GRAMS, WORDS, Features
 from subconscious_mcp.records import Filters, Kind, Namespace, NewEntry
+from subconscious_mcp.salvage import salvage
 from subconscious_mcp.schema import MIGRATIONS
 
 MODEL = "fa4efa4efa4e"
