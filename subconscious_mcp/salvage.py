@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
+from subconscious_mcp import consolidated_rows
 from subconscious_mcp.database import Database, reading_damaged
 from subconscious_mcp.errors import StorageError
 from subconscious_mcp.feedback_rows import insert_feedback
@@ -52,6 +53,7 @@ def salvage(damaged: Path, fresh: Database) -> tuple[int, int]:
                 rows = []
         copied += _copy(rows, fresh)
         _salvage_feedback(read, ids, fresh)
+        _salvage_consolidated(read, ids, fresh)
     return copied, lost
 
 
@@ -78,6 +80,16 @@ def _salvage_feedback(read: Read, ids: Mapping[int, str], fresh: Database) -> No
         for query, observation in said:
             if observation.entry_id in keys:
                 insert_feedback(write, keys[observation.entry_id], query, observation)
+
+
+def _salvage_consolidated(read: Read, ids: Mapping[int, str], fresh: Database) -> None:
+    """Copies what consolidations archived, as far as that can be read, so that it can be had back."""
+    keys = fresh.keys_of(list(ids.values()))
+    with fresh.transaction() as write:
+        for row in _readable(read, "consolidated", "key, entry, survivor, made, run"):
+            key = None if row is None else keys.get(ids.get(row[1], ""))
+            if key is not None and isinstance(row[2], str) and isinstance(row[4], str):
+                consolidated_rows.note(write, [key], row[2], row[3] == 1, row[4])
 
 
 def _columns_of(read: Read) -> str:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from subconscious_mcp.database import Database
 from subconscious_mcp.errors import StorageBusy, StorageDamaged, StorageError, StorageFull
 from subconscious_mcp.feedback_rows import RECALL_WINDOW
 from subconscious_mcp.namespaces import short_hash
-from subconscious_mcp.records import Namespace, NewEntry
+from subconscious_mcp.records import Consolidated, Namespace, NewEntry
 from subconscious_mcp.salvage import salvage
 from subconscious_mcp.schema import MIGRATIONS
 
@@ -722,6 +723,42 @@ def test_salvage_copies_where_merged_namespaces_lead(tmp_path: Path, fresh: Data
     for found in (fresh.find_namespace("source", None), fresh.find_namespace("source", "/a/source")):
         assert found is not None
         assert (found.name, found.root) == ("into", "/a/into")
+
+
+def test_salvage_copies_what_consolidations_did_so_that_it_can_be_undone(tmp_path: Path, fresh: Database) -> None:
+    db = Database(tmp_path)
+    space = db.namespace("notes", None)
+    ids = ("gone", "a", "b", "c", "d", "e", "f")
+    entries = [new(entry_id, kind="note") for entry_id in ids]
+    db.add_many(space, entries, MODEL, np.stack([vector()] * len(ids)))
+    # So that keys are others than in the fresh file.
+    db.delete(list(db.keys_of(["gone"]).values()))
+    assert db.consolidate(space, ["a"], "b", run="one", at=NOW) is not None
+    summary = new("summary", kind="note")
+    made = db.consolidate(space, ["c", "d"], summary, run="two", fingerprint=MODEL, vector=vector(), at=NOW)
+    assert made is not None
+    assert db.archive(space, "e", superseded_by="f", at=NOW) is not None
+    done = [Consolidated("two", "summary", True, ("c", "d")), Consolidated("one", "b", False, ("a",))]
+    assert db.consolidations(space) == done
+    db.close()
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as file, file:
+        file.execute("PRAGMA foreign_keys = OFF")
+        file.executemany(
+            "INSERT INTO consolidated (entry, survivor, made, run) VALUES (?, ?, 0, ?)",
+            [(99, "b", "three"), (3, b"b", "three"), (6, "f", b"three")],
+        )
+    assert salvage(tmp_path / "memory.db", fresh) == (7, 0)
+    space = fresh.namespace("notes", None)
+    assert fresh.consolidations(space) == done
+    archived = {
+        entry.id: entry.superseded_by for entry in fresh.entries(list(range(1, 9))).values() if entry.archived_at
+    }
+    assert archived == {"a": "b", "c": "summary", "d": "summary", "e": "f"}
+    back, gone, left = fresh.separate(space, done)
+    assert {entry.id for entry in fresh.entries(back).values()} == {"a", "c", "d"}
+    assert ([entry.id for entry in gone], left) == (["summary"], [])
+    assert fresh.count(space, ["note"], NOW) == 5
+    assert fresh.problems() == []
 
 
 @pytest.mark.parametrize("seed", range(6))
