@@ -49,6 +49,9 @@ def hits_payload(hits: list[Hit], *, explain: bool = False, most: int = WHOLE) -
     found = []
     for hit in hits:
         payload = {**note_payload(hit.entry, most=most), "score": round(hit.similarity, 4)}
+        for name, beside in (("before", hit.before), ("after", hit.after)):
+            if beside is not None:
+                payload[name] = {"id": beside.id, "content": bounded(beside.task, most)}
         if explain:
             payload["parts"] = {name: round(value, 4) for name, value in asdict(hit.parts).items()}
         found.append(payload)

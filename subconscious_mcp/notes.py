@@ -7,7 +7,7 @@ holds until another takes its place, which `supersede` does. The verbs are sibli
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,8 @@ the lower end of what `remember` calls a near-duplicate."""
 _LOOKED_AT = 8
 """Near notes that are looked at for contradictions: half a millisecond each."""
 _TOLD = 3
+HALF_LIFE = 30 * 86_400.0
+"""Seconds after which the lead of a newer note is halved where recent ones are preferred. Source: own choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,15 @@ class Hit:
     Attributes:
         similarity: Cosine of query and note, 0..1.
         parts: What its place in the order is made of.
+        before: The note before it, of the same source, where neighbours were asked for.
+        after: The one after it.
     """
 
     entry: Entry
     similarity: float
     parts: hybrid.Parts
+    before: Entry | None = None
+    after: Entry | None = None
 
 
 def add(
@@ -165,11 +171,17 @@ def search(
     limit: int = 5,
     filters: Filters | None = None,
     kinds: Sequence[Kind] = NOTES,
+    neighbours: bool = False,
+    prefer_recent: bool = False,
 ) -> list[Hit]:
     """Finds notes by meaning and by words, the best first.
 
     Candidates are the nearest by vector and the best by words, together, so that an identifier is found which no
     vector would find. Nothing relevant means nothing returned.
+
+    Args:
+        neighbours: Return with each note those before and after it of the same source.
+        prefer_recent: Let newer notes have a lead, which `HALF_LIFE` halves.
 
     Raises:
         InvalidArgument: An argument is blank or out of range.
@@ -180,9 +192,23 @@ def search(
     found = _found(memory, scope, query, filters, kinds)
     read = memory.store.tasks(hybrid.to_read(found))
     texts = {key: task for key, (task, _) in read.items()}
-    ranked = hybrid.rank(query, found, texts, {key: born for key, (_, born) in read.items()}, limit=limit)
-    entries = memory.store.entries([one.key for one in ranked])
-    return [Hit(entries[one.key], one.similarity, one.parts) for one in ranked if one.key in entries]
+    born = {key: created_at for key, (_, created_at) in read.items()}
+    half_life = HALF_LIFE if prefer_recent else None
+    ranked = hybrid.rank(query, found, texts, born, limit=limit, now=memory.now(), half_life=half_life)
+    beside = memory.store.beside([one.key for one in ranked], now=memory.now()) if neighbours else {}
+    around = [key for pair in beside.values() for key in pair if key is not None]
+    entries = memory.store.entries(list(dict.fromkeys([*(one.key for one in ranked), *around])))
+    return [_hit(one, entries, *beside.get(one.key, (None, None))) for one in ranked if one.key in entries]
+
+
+def _hit(ranked: hybrid.Ranked, entries: Mapping[int, Entry], before: int | None, after: int | None) -> Hit:
+    return Hit(
+        entries[ranked.key],
+        ranked.similarity,
+        ranked.parts,
+        None if before is None else entries.get(before),
+        None if after is None else entries.get(after),
+    )
 
 
 def _found(memory: Memory, scope: Scope, query: str, filters: Filters, kinds: Sequence[Kind]) -> hybrid.Found:

@@ -31,6 +31,8 @@ def add_commands(commands: Any) -> None:
     add.add_argument("--source", default="", help="where it comes from")
     search = add_command(actions, "search", "find notes by meaning and by words", _search)
     search.add_argument("query")
+    search.add_argument("--neighbours", action="store_true", help="also show the notes before and after each")
+    search.add_argument("--prefer-recent", action="store_true", help="let newer notes have a lead")
     search.add_argument("--explain", action="store_true", help="show what each note's place is made of")
     listed = add_command(actions, "list", "list the newest notes", _list)
     for parser, limit in ((search, 5), (listed, 10)):
@@ -89,7 +91,13 @@ def _filters(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _search(arguments: argparse.Namespace) -> int:
-    values = {"query": arguments.query, "explain": arguments.explain, **_filters(arguments)}
+    values = {
+        "query": arguments.query,
+        "explain": arguments.explain,
+        "neighbours": arguments.neighbours,
+        "prefer_recent": arguments.prefer_recent,
+        **_filters(arguments),
+    }
     found = _carry_out(arguments, "note search", values).payload["notes"]
     show(arguments, found, lambda console: _print_notes(console, found))
     return 0 if found else EXIT_NOTHING
@@ -164,6 +172,11 @@ def _print_notes(console: Console, found: list[Payload]) -> None:
         if "superseded_by" in note:
             facts.append(f"superseded by {note['superseded_by']}")
         console.print(Text("        " + "  ".join(facts), style="dim"), soft_wrap=True)
+        for beside in ("before", "after"):
+            if beside in note:
+                console.print(
+                    Text(f"        {beside:6}  {_line(note[beside]['content'])}", style="dim"), soft_wrap=True
+                )
         if "parts" in note:
             console.print(Text("        " + "  ".join(f"{name} {value}" for name, value in note["parts"].items())))
 

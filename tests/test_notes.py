@@ -57,6 +57,30 @@ def test_filters_are_exact_however_many_others_are_nearer(memory: Memory, scope:
     assert found(memory, scope, query, kinds=("fact",)) == []
 
 
+def test_neighbours_come_along_on_request(memory: Memory, scope: Scope) -> None:
+    texts = ["we talked about the roof", "the roof is leaking over the kitchen", "so the roofer comes on friday"]
+    ids = [notes.add(memory, scope, text, source="call").entry_id for text in texts]
+    notes.add(memory, scope, "the roof of the other house is fine", source="mail")
+    hit = notes.search(memory, scope, "what is leaking over the kitchen", limit=1, neighbours=True)[0]
+    shown = note_payloads.hits_payload([hit])[0]
+    assert (shown["id"], shown["before"]["id"], shown["after"]["id"]) == (ids[1], ids[0], ids[2])
+    plain = note_payloads.hits_payload(notes.search(memory, scope, "what is leaking over the kitchen", limit=1))[0]
+    assert "before" not in plain and "after" not in plain
+
+
+def test_newer_notes_have_a_lead_where_they_are_preferred(memory: Memory, scope: Scope, clock: Clock) -> None:
+    old = notes.add(memory, scope, "lunch with anna at the market hall was good").entry_id
+    clock.now += 300 * 86_400
+    notes.add(memory, scope, "lunch with anna at the market hall was nice today")
+    query = "lunch with anna at the market hall was good"
+    assert notes.search(memory, scope, query)[0].entry.id == old
+    leading = notes.search(memory, scope, query, prefer_recent=True)
+    parts = {hit.entry.id == old: hit.parts.recency for hit in leading}
+    assert parts[False] > 0.09 > parts[True] and all(
+        hit.parts.recency == 0 for hit in notes.search(memory, scope, query)
+    )
+
+
 def test_time_words_are_plain_text(memory: Memory, scope: Scope, clock: Clock) -> None:
     notes.add(memory, scope, "the dentist moved the appointment to last tuesday")
     clock.now += 400 * 86_400

@@ -60,6 +60,8 @@ def _recall(name: str) -> Tool:
             parameters.limit("limit", "How many notes to return at most.", notes.MAX_LIMIT, 5),
             parameters.texts("tags", _TAGS),
             *_filters(),
+            parameters.flag("neighbours", "Also return the notes before and after each, of the same source."),
+            parameters.flag("prefer_recent", "Let newer notes have a lead."),
             parameters.flag("explain", "Show what each note's place is made of."),
         ),
         _search,
