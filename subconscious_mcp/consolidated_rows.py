@@ -1,7 +1,7 @@
 """Which entries were archived by a consolidation, and for whom: the rows that make it reversible.
 
 An entry says by itself what took its place (`superseded_by`); these say that a consolidation did that, and which, so
-that what a user superseded is not undone with it. Only `database` calls these functions, inside its transactions.
+that what a user superseded is not undone with it. `entry_rows` and `salvage` call these functions, inside transactions.
 """
 
 from __future__ import annotations

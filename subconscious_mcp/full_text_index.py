@@ -7,7 +7,7 @@ deletes an entry. They can be made anew at any time: where they are not as this 
 What is deleted must leave no word behind. From SQLite 3.42 FTS5 deletes words where they stand; before, it only notes
 that they are gone, and they leave when all is merged into one. `full_text_state` says that this is still to be done.
 
-Statements only: `database` executes them.
+Statements only: `database` and `note_rows` execute them.
 """
 
 from __future__ import annotations

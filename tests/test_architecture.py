@@ -79,7 +79,19 @@ LAYERS: tuple[frozenset[str], ...] = (
             "tokens",
         }
     ),
-    frozenset({"access", "inbox", "injected_files", "echo_log", "local_store", "settings_file", "hook_clients"}),
+    frozenset(
+        {
+            "access",
+            "inbox",
+            "injected_files",
+            "echo_log",
+            "index_following",
+            "set_search",
+            "local_store",
+            "settings_file",
+            "hook_clients",
+        }
+    ),
     frozenset({"drift", "memory"}),
     frozenset(
         {

@@ -28,10 +28,10 @@ from kills import DAMAGES, SEGMENT
 from numpy.typing import NDArray
 from word_search import keys_in_store
 
-from subconscious_mcp import full_text
-from subconscious_mcp import local_store as module
+from subconscious_mcp import full_text, index_following, set_search
 from subconscious_mcp.errors import IndexUnreadable, StorageBusy, StorageDamaged, StorageError
 from subconscious_mcp.exact_search import similarities
+from subconscious_mcp.index_following import SetName
 from subconscious_mcp.local_store import LocalStore
 from subconscious_mcp.records import Filters, Kind, Namespace, Near, NewEntry
 from subconscious_mcp.storage_lock import StorageLock
@@ -229,8 +229,8 @@ def test_entries_without_the_tag_or_of_another_kind_take_no_place(
 def test_many_tagged_entries_are_filtered_among_candidates(
     opener: Opener, embedder: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_CANDIDATES", 64)
-    monkeypatch.setattr(module, "_PAGE", 50)
+    monkeypatch.setattr(set_search, "_MOST_CANDIDATES", 64)
+    monkeypatch.setattr(set_search, "_PAGE", 50)
     store, model = opener(), Model(embedder)
     space = store.namespace("p", None)
     write(store, space, embedder, model, texts(120), tags=("a",))
@@ -345,7 +345,7 @@ def test_the_index_follows_by_itself(opener: Opener, embedder: FakeEmbedder) -> 
     store.start_indexing("another", 7)
 
     def wait_until_same() -> None:
-        name = module._SetName(space.key, "memory", embedder.fingerprint).collection
+        name = SetName(space.key, "memory", embedder.fingerprint).collection
         with done:
             assert done.wait_for(lambda: store.index.ids(name) == set(model.entries), timeout=60)
 
@@ -371,7 +371,7 @@ def test_a_closed_store_does_not_wait_to_become_idle(opener: Opener, embedder: F
 def test_a_slow_index_keeps_the_directory_until_it_is_done(
     opener: Opener, embedder: FakeEmbedder, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_CLOSE_SECONDS", 0.0)
+    monkeypatch.setattr(index_following, "_CLOSE_SECONDS", 0.0)
     store, model = opener(), Model(embedder)
     space = store.namespace("p", None)
     write(store, space, embedder, model, texts(10))
@@ -397,7 +397,7 @@ def test_a_slow_index_keeps_the_directory_until_it_is_done(
 def test_an_indexer_that_fails_tries_again_and_ends(
     opener: Opener, embedder: FakeEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(index_following, "_RETRY_SECONDS", 0.0)
     store = opener()
     failures: list[Exception] = [IndexUnreadable("no"), StorageError("no"), ValueError("a text")]
     tried = threading.Event()
@@ -537,7 +537,7 @@ def test_a_damaged_index_is_mended(
     assert_same(store, space, embedder, model)
     up_to_date(store, embedder)
     assert store.index_differences() == (0, 0)
-    assert store._trusted(module._SetName(space.key, "memory", embedder.fingerprint)) is not None
+    assert store._trusted(SetName(space.key, "memory", embedder.fingerprint)) is not None
     for _, entry in list(model.entries.values())[::40]:
         vector = embedder.embed_query(entry.task)
         found = store.nearest(space, ["memory"], embedder.fingerprint, vector, 3, now=NOW)
@@ -711,7 +711,7 @@ def test_embedding_again_stops_when_it_is_told_and_goes_on_later(opener: Opener,
 def test_a_vector_of_a_wrong_length_is_told(opener: Opener, embedder: FakeEmbedder) -> None:
     store, space, _ = filled(opener, embedder)
     with pytest.raises(StorageDamaged, match="length"):
-        store._loaded(module._SetName(space.key, "memory", embedder.fingerprint), 7)
+        store._loaded(SetName(space.key, "memory", embedder.fingerprint), 7)
 
 
 # --- opening
