@@ -104,6 +104,24 @@ class Access:
         self._tokens_seen = self._tokens_seen or self._book.exists()
         return self._tokens_seen or self._mode == "token" or self._oauth is not None
 
+    def door(self) -> str:
+        """Returns who is let in, for the line that a server begins with."""
+        if not self.is_required:
+            why = "http_auth is none" if self._mode == "none" else "there is no token"
+            return f"for everybody on this machine: {why}"
+        if self._mode == "oauth":
+            return "with a token of the issuer"
+        try:
+            with self._lock:
+                there = bool(self._book.tokens())
+        except StorageError as error:
+            # An issuer's tokens do not stand in the file.
+            who = "nobody can get in" if self._oauth is None else "only tokens of the issuer count"
+            return f"but {who}: {error}"
+        if there or self._oauth is not None:
+            return "with a token"
+        return "but nobody can get in: there is no token yet. Run `subconscious-mcp token create NAME`."
+
     def may_wait(self, authorization: list[str]) -> bool:
         """Returns whether `who` may wait for the issuer."""
         return self._oauth is not None and bool(authorization) and not self._is_ours(_bearer(authorization[0]))

@@ -231,6 +231,7 @@ class HttpApp:
     def _server(self, user: User) -> Server[Any]:
         config = replace(self._config, namespace=user.namespace)
         session = Session(config, Derived(user.namespace, None, "HTTP"), lambda: self._host.memory().get(config))
+        names = frozenset(session.tools)
         if user.read_only:
             session.tools = {name: tool for name, tool in session.tools.items() if tool.reads_only}
         server = build_server(session)
@@ -239,10 +240,13 @@ class HttpApp:
             self._host.last_line = time.monotonic()
             if ctx.method not in _AUDITED:
                 return await call_next(ctx)
-            what, outcome, started = _name(ctx, session), "failed", time.perf_counter()
+            what, outcome, started = _name(ctx, names), "failed", time.perf_counter()
             try:
                 result = await call_next(ctx)
-                outcome = "error" if _is_error(result) else "ok"
+                outcome = "ok"
+                if _is_error(result):
+                    # A tool that there is, and that this user may not call.
+                    outcome = "refused" if what in names and what not in session.tools else "error"
                 return result
             finally:
                 peer = getattr(getattr(ctx.request, "client", None), "host", "")
@@ -351,12 +355,12 @@ class HttpServer:
         return {"http": self._url}
 
 
-def _name(context: ServerRequestContext[Any, Any], session: Session) -> str:
+def _name(context: ServerRequestContext[Any, Any], tools: frozenset[str]) -> str:
     """Returns what is called, as far as it is a name of ours: the client's own words are not logged."""
     if context.method != "tools/call":
         return str(context.method)
     name = (context.params or {}).get("name")
-    return name if isinstance(name, str) and name in session.tools else "unknown tool"
+    return name if isinstance(name, str) and name in tools else "unknown tool"
 
 
 def _is_error(result: Any) -> bool:

@@ -107,8 +107,7 @@ def serve(arguments: argparse.Namespace) -> NoReturn:
     companion = HttpServer(listener, config, access, url, audit)
     with _place_of_engine(resolved):
         engine = in_this_process(resolved, companion)
-    kind = "with a token" if access.is_required else "for everybody on this machine: there is no token"
-    print(f"subconscious-mcp: MCP at {url}, {kind}", flush=True)
+    print(f"subconscious-mcp: MCP at {url}, {access.door()}", flush=True)
     engine.run()
     logging.shutdown()
     # The interpreter's own end would wait for threads that nobody waits for any more.

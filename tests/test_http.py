@@ -195,6 +195,10 @@ def test_a_read_only_token_sees_and_calls_only_what_reads(place: Place) -> None:
     for tool, arguments in (("forget", {"entry_id": entry}), ("remember", {"task": OTHER, "answer": "y"})):
         assert "no tool" in server.call(tool, arguments, reads["token"]).result.error
     assert server.call("stats", {}, whole["token"]).result.payload["total_entries"] == 1
+    server.call("no such tool", {}, reads["token"])
+    server.close()
+    told = [(line["tool"], line["outcome"]) for line in audit(place.home) if line["user"].startswith("reads")]
+    assert told == [("recall", "ok"), ("forget", "refused"), ("remember", "refused"), ("unknown tool", "error")]
 
 
 # --- who is let in
@@ -218,6 +222,11 @@ def test_without_a_token_this_machine_is_let_in_until_there_is_one(place: Place)
     # The last one that is revoked does not open the door again.
     assert run_command(place.env(), "token", "revoke", created["id"]).returncode == 0
     assert server.call("stats", {}, created["token"]).status == 401
+    assert server.call("stats", {}).status == 401
+    # Not on the next server either, which says so.
+    server.close()
+    server = place.serve()
+    assert "nobody can get in: there is no token yet" in server.said and "token create NAME" in server.said
     assert server.call("stats", {}).status == 401
     (place.home / "tokens.json").unlink()
     assert server.call("stats", {}).status == 401
@@ -283,6 +292,9 @@ def test_damaged_tokens_let_nobody_in_and_are_told(place: Place) -> None:
     (place.home / "tokens.json").write_text('{"tokens": [{"id": ')
     assert server.call("stats", {}, token).status == 503
     assert "tokens.json is damaged" in (place.home / "logs" / "server.log").read_text()
+    server.close()
+    server = place.serve()
+    assert "nobody can get in: " in server.said and "tokens.json is damaged" in server.said
 
 
 def test_an_address_of_the_network_needs_tokens_or_an_issuer(place: Place) -> None:
@@ -306,6 +318,7 @@ def test_http_auth_says_what_is_taken(place: Place, mode: str) -> None:
         assert done.returncode == 78 and "oauth_issuer" in done.stderr
         return
     server = place.serve(SUBCONSCIOUS_HTTP_AUTH=mode)
+    assert ("with a token" if mode == "token" else "http_auth is none") in server.said
     assert server.call("stats", {}).status == (200 if mode == "none" else 401)
     assert server.call("stats", {}, token).status == 200
 
