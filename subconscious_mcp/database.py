@@ -328,11 +328,11 @@ def _as_storage_error(error: sqlite3.DatabaseError, path: Path, busy_seconds: fl
             f"{path} is damaged.", "Run `subconscious-mcp doctor --repair`; it keeps the damaged file."
         )
     if "is full" in text:
-        return StorageFull(f"The disk of {path} is full.", "Free some space and try again; nothing was stored.")
+        return StorageFull(f"The disk of {path} is full.", "Free some space and try again; nothing was changed.")
     if "locked" in text or "busy" in text:
         return StorageBusy(
             f"{path} is locked by another program for more than {busy_seconds:.0f} s.",
-            "Close the program that has it open and try again; nothing was stored.",
+            "Close the program that has it open and try again; nothing was changed.",
         )
     if "readonly" in text or "unable to open" in text or "permission" in text.lower():
         return StorageError(

@@ -25,12 +25,24 @@ def add_command(
     commands: Any, name: str, about: str, run: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
     """Adds a command with what all commands have in common; returns its parser."""
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about.capitalize() + ".")
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=about, description=f"{about[:1].upper()}{about[1:]}."
+    )
     parser.set_defaults(run=run)
     if name != "serve":
         # SUPPRESS: `--json` before the command must not be undone by its absence behind it.
         parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for programs")
     return parser
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Returns a number with its noun: `1 entry`, `2 entries`.
+
+    Args:
+        one: The noun for one.
+        many: The noun for any other number, where it is not `one` with an s.
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def show(arguments: argparse.Namespace, payload: Any, table: Callable[[Console], object]) -> None:
