@@ -31,11 +31,16 @@ def main() -> int:
 
 
 def _toolset(arguments: list[str]) -> str | None:
-    """Returns NAME of `--toolset NAME` or `--toolset=NAME` where that is all that is said."""
-    if len(arguments) == 2 and arguments[0] == "--toolset":
-        return arguments[1]
+    """Returns NAME of `--toolset NAME` or `--toolset=NAME` where that is all that is said and NAME is one.
+
+    The rest is for the command line, which knows the option too and says what is wrong.
+    """
+    from subconscious_mcp.locate import TOOLSETS
+
     if len(arguments) == 1 and arguments[0].startswith("--toolset="):
-        return arguments[0].partition("=")[2]
+        arguments = arguments[0].split("=", 1)
+    if len(arguments) == 2 and arguments[0] == "--toolset" and arguments[1] in TOOLSETS:
+        return arguments[1]
     return None
 
 

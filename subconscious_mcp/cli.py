@@ -24,6 +24,8 @@ from subconscious_mcp.config import resolve
 from subconscious_mcp.engine_client import ask_engine, carry_out, derived_namespace
 from subconscious_mcp.errors import ConfigError, SubconsciousError, meaning
 from subconscious_mcp.heavy_imports import calm_numpy
+from subconscious_mcp.locate import TOOLSETS
+from subconscious_mcp.pipe import choose_toolset
 from subconscious_mcp.terminal import add_command, console, model_progress, show, speak_utf8
 
 if TYPE_CHECKING:
@@ -48,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     calm_numpy()
     speak_utf8()
     arguments = _parser().parse_args(sys.argv[1:] if argv is None else argv)
+    if hasattr(arguments, "toolset"):
+        # As a variable, which every reader of the settings sees, and an engine that is started or asked.
+        choose_toolset(arguments.toolset)
     try:
         return int(arguments.run(arguments))
     except SubconsciousError as error:
@@ -76,10 +81,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--print-config", action="store_true", help="show each setting and where it comes from")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.set_defaults(run=_serve_or_print)
+    _add_toolset(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     http_commands.add_serve_options(parser)
     serve = add_command(commands, "serve", "serve MCP over stdio, in this process, or over HTTP", _serve)
     http_commands.add_serve_options(serve)
+    _add_toolset(serve)
     serve.add_argument("--because", default="", help=argparse.SUPPRESS)
     add_command(commands, "demo", "try it: remember, recall a paraphrase, miss", _demo)
     _add_verbs(commands)
@@ -96,6 +103,13 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--repair", action="store_true", help="mend what can be mended")
     doctor.add_argument("--compact", action="store_true", help="let deleted vectors leave the index's files")
     return parser
+
+
+def _add_toolset(parser: argparse.ArgumentParser) -> None:
+    # SUPPRESS: what stands before `serve` must not be undone by its absence behind it.
+    parser.add_argument(
+        "--toolset", choices=TOOLSETS, default=argparse.SUPPRESS, help="which tools to offer (default: config toolset)"
+    )
 
 
 def _add_verbs(commands: Any) -> None:

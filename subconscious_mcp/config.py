@@ -366,6 +366,16 @@ def user_home() -> Path | None:
         return None
 
 
+def stand_in(environ: Mapping[str, str] | None = None) -> Config:
+    """Returns settings for a session that can only say what is wrong with its own: the defaults, in no folder.
+
+    The toolset is the one that was asked for, so that the client finds the tools it expects.
+    """
+    asked = locate.asked_toolset(os.environ if environ is None else environ, {})
+    toolset = {f"{ENV_PREFIX}TOOLSET": asked} if asked in locate.TOOLSETS else {}
+    return resolve({f"{ENV_PREFIX}HOME": os.devnull, **toolset}).config
+
+
 def resolve(environ: Mapping[str, str] | None = None) -> Resolved:
     """Resolves every setting: environment over config.json over defaults.
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from subconscious_mcp import __version__, endpoint
-from subconscious_mcp.config import Resolved, project_dir, resolve, user_home
+from subconscious_mcp.config import Resolved, project_dir, resolve, stand_in, user_home
 from subconscious_mcp.errors import ConfigError, InvalidArgument, StorageBusy, StorageError, SubconsciousError, meaning
 from subconscious_mcp.heavy_imports import calm_numpy
 from subconscious_mcp.host import Host
@@ -314,9 +314,9 @@ class Engine:
         try:
             config, derived = _settings(hello)
         except ConfigError as fault:
-            config = resolve({f"{ENV_PREFIX}HOME": os.devnull}).config
+            config = stand_in(_environment(hello))
             error = fault
-            self._host.serve(wire, lambda: self._host.fault_session(config, error))
+            self._host.serve(wire, lambda: self._host.fault_session(config, error), config.toolset)
             return
         self._host.serve(wire, lambda: self._host.session(config, derived, client), config.toolset)
 

@@ -146,9 +146,16 @@ class LocalStore(SetSearch):
         return self.database.tasks(keys)
 
     def recent(
-        self, namespace: Namespace, kinds: Sequence[Kind], limit: int, *, now: float, filters: Filters | None = None
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        limit: int,
+        *,
+        now: float,
+        filters: Filters | None = None,
+        archived: bool = False,
     ) -> list[Entry]:
-        return self.database.recent(namespace, kinds, limit, now=now, filters=filters or Filters())
+        return self.database.recent(namespace, kinds, limit, now=now, filters=filters or Filters(), archived=archived)
 
     def beside(self, keys: Sequence[int], *, now: float | None = None) -> dict[int, tuple[int | None, int | None]]:
         return self.database.beside(keys, -math.inf if now is None else now)

@@ -10,10 +10,15 @@ from subconscious_mcp.notes import Contradiction, Hit, Noted
 from subconscious_mcp.records import Entry
 from subconscious_mcp.render import WHOLE, Payload, Payloads, bounded
 
+MAX_BESIDE = 2_000
+"""Characters of a neighbour that comes along with a note."""
+
 
 def noted_payload(done: Noted, *, most: int = WHOLE) -> Payload:
     """Returns what storing a note came to; notes that contradict it only where there are any."""
     payload: Payload = {"id": done.entry_id, "status": "stored"}
+    if done.duplicate_of:
+        payload["duplicate_of"] = done.duplicate_of
     if done.contradictions:
         payload["contradicts"] = [_contradiction(one, most) for one in done.contradictions]
     return payload
@@ -51,7 +56,7 @@ def hits_payload(hits: list[Hit], *, explain: bool = False, most: int = WHOLE) -
         payload = {**note_payload(hit.entry, most=most), "score": round(hit.similarity, 4)}
         for name, beside in (("before", hit.before), ("after", hit.after)):
             if beside is not None:
-                payload[name] = {"id": beside.id, "content": bounded(beside.task, most)}
+                payload[name] = {"id": beside.id, "content": bounded(beside.task, min(most, MAX_BESIDE))}
         if explain:
             payload["parts"] = {name: round(value, 4) for name, value in asdict(hit.parts).items()}
         found.append(payload)

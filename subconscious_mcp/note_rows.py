@@ -24,15 +24,23 @@ class NoteRows(Rows):
     _full_text: full_text_index.Features
 
     def recent(
-        self, namespace: Namespace, kinds: Sequence[Kind], limit: int, *, now: float, filters: Filters
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        limit: int,
+        *,
+        now: float,
+        filters: Filters,
+        archived: bool = False,
     ) -> list[Entry]:
-        """Returns live entries, the newest first."""
+        """Returns live entries, or archived ones in their place, the newest first."""
+        live = LIVE.replace("IS NULL", "IS NOT NULL", 1) if archived else LIVE
         condition, values = condition_of(filters)
         found: list[Entry] = []
         for kind in dict.fromkeys(kinds):
             # One kind at a time, so that the index gives the order and no more is read than is returned.
             rows = self._read(
-                f"SELECT {COLUMNS} FROM entries e WHERE e.namespace = ? AND e.kind = ? AND {LIVE} AND {condition}"
+                f"SELECT {COLUMNS} FROM entries e WHERE e.namespace = ? AND e.kind = ? AND {live} AND {condition}"
                 " ORDER BY e.created_at DESC, e.key DESC LIMIT ?",
                 (namespace.key, kind, now, *values, limit),
             )

@@ -45,10 +45,15 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What `add` or `supersede` came to."""
+    """What `add` or `supersede` came to.
+
+    Attributes:
+        duplicate_of: Id of a live note that says the same in the same words; empty where there is none.
+    """
 
     entry_id: str
     contradictions: tuple[Contradiction, ...] = ()
+    duplicate_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +99,10 @@ def add(
         return Noted(written)
     vector = memory.vector(scope, entry.task)
     fingerprint = memory.embedder().fingerprint
-    found = _contradictions(memory, scope, entry.task)
+    near = _near(memory, scope, entry.task)
     memory.store.add(scope.namespace, entry, fingerprint, vector, request=scope.request)
-    return Noted(entry.id, found)
+    same = next((one.entry.id for one in near if one.entry.task == entry.task and one.entry.kind == entry.kind), "")
+    return Noted(entry.id, _contradictions(entry.task, near), same)
 
 
 def supersede(
@@ -115,20 +121,23 @@ def supersede(
         source: None takes that of the old one.
 
     Returns:
-        The new note's id; None where the namespace has no such live note.
+        The new note's id; None where the namespace has no such note.
 
     Raises:
-        InvalidArgument: An argument is blank or too long, or the entry is no note.
+        InvalidArgument: An argument is blank or too long, the entry is no note, or it is superseded already.
     """
     old = note(memory, scope, entry_id)
     if scope.request and (written := memory.store.written_by(scope.request)) is not None:
         return Noted(written)
-    if old is None or old.archived_at is not None:
+    if old is None:
         return None
+    if old.archived_at is not None:
+        by = f" by {old.superseded_by}" if old.superseded_by else ""
+        raise InvalidArgument(f"That note was superseded{by} already.", "Supersede the one that holds now.")
     entry = _new(
         memory, content, old.tags if tags is None else tags, old.source if source is None else source, old.kind
     )
-    found = tuple(one for one in _contradictions(memory, scope, entry.task) if one.near.entry.id != old.id)
+    near = [one for one in _near(memory, scope, entry.task) if one.entry.id != old.id]
     done = memory.store.supersede(
         scope.namespace,
         old.id,
@@ -138,7 +147,7 @@ def supersede(
         request=scope.request,
         at=memory.now(),
     )
-    return Noted(entry.id, found) if done else None
+    return Noted(entry.id, _contradictions(entry.task, near)) if done else None
 
 
 def note(memory: Memory, scope: Scope, entry_id: str) -> Entry | None:
@@ -157,9 +166,11 @@ def restore(memory: Memory, scope: Scope, entry_id: str) -> bool:
     """Lets an archived note be found again; returns False where there is none.
 
     Raises:
-        InvalidArgument: The id is blank or that of an entry which is no note.
+        InvalidArgument: The id is blank or that of an entry which is no note or not archived.
     """
     entry = note(memory, scope, entry_id)
+    if entry is not None and entry.archived_at is None:
+        raise InvalidArgument("That note is found already; only one that was superseded can be restored.")
     return entry is not None and memory.store.restore(scope.namespace, entry.id)
 
 
@@ -242,15 +253,26 @@ def _passes(entry: Entry, filters: Filters) -> bool:
 
 
 def recent(
-    memory: Memory, scope: Scope, *, limit: int = 10, filters: Filters | None = None, kinds: Sequence[Kind] = NOTES
+    memory: Memory,
+    scope: Scope,
+    *,
+    limit: int = 10,
+    filters: Filters | None = None,
+    kinds: Sequence[Kind] = NOTES,
+    archived: bool = False,
 ) -> list[Entry]:
     """Returns the newest notes, newest first.
+
+    Args:
+        archived: Those that were superseded or merged, in place of those that are found.
 
     Raises:
         InvalidArgument: `limit` is out of range.
     """
     checked_limit(limit, MAX_RECENT)
-    return memory.store.recent(scope.namespace, kinds, limit, now=memory.now(), filters=filters or Filters())
+    return memory.store.recent(
+        scope.namespace, kinds, limit, now=memory.now(), filters=filters or Filters(), archived=archived
+    )
 
 
 def count(memory: Memory, scope: Scope) -> int:
@@ -292,12 +314,15 @@ def _checked_kind(kind: Kind) -> Kind:
     return kind
 
 
-def _contradictions(memory: Memory, scope: Scope, content: str) -> tuple[Contradiction, ...]:
+def _near(memory: Memory, scope: Scope, content: str) -> list[Near]:
     vector, fingerprint = memory.vector(scope, content), memory.embedder().fingerprint
-    found = memory.store.nearest(scope.namespace, NOTES, fingerprint, vector, _LOOKED_AT, now=memory.now())
+    return memory.store.nearest(scope.namespace, NOTES, fingerprint, vector, _LOOKED_AT, now=memory.now())
+
+
+def _contradictions(content: str, near: Sequence[Near]) -> tuple[Contradiction, ...]:
     apart = (
-        Contradiction(near, verification.told(content, near.entry.task))
-        for near in found
-        if near.similarity >= CONTRADICTION
+        Contradiction(one, verification.told(content, one.entry.task))
+        for one in near
+        if one.similarity >= CONTRADICTION and one.entry.task != content
     )
     return tuple(one for one in apart if one.contrasts)[:_TOLD]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
+import datetime
 import sys
 from typing import TYPE_CHECKING, Any
 
 from subconscious_mcp.engine_client import Done, carry_out
-from subconscious_mcp.locate import ENV_PREFIX
+from subconscious_mcp.pipe import choose_toolset
 from subconscious_mcp.terminal import add_command, show
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def add_commands(commands: Any) -> None:
     search.add_argument("--prefer-recent", action="store_true", help="let newer notes have a lead")
     search.add_argument("--explain", action="store_true", help="show what each note's place is made of")
     listed = add_command(actions, "list", "list the newest notes", _list)
+    listed.add_argument("--archived", action="store_true", help="those that were superseded or merged instead")
     for parser, limit in ((search, 5), (listed, 10)):
         parser.add_argument("--limit", type=int, default=limit, metavar="N")
         parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="only notes with this label")
@@ -58,7 +59,7 @@ def add_commands(commands: Any) -> None:
 
 def _carry_out(arguments: argparse.Namespace, verb: str, values: dict[str, Any]) -> Done:
     # The settings of the notes' toolset: a person's namespace and not the project's.
-    os.environ.setdefault(ENV_PREFIX + "TOOLSET", "notes")
+    choose_toolset("notes", unless_chosen=True)
     return carry_out(arguments, verb, values)
 
 
@@ -104,8 +105,9 @@ def _search(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    found = _carry_out(arguments, "note list", _filters(arguments)).payload["notes"]
-    show(arguments, found, lambda console: _print_notes(console, found))
+    values = {"archived": arguments.archived, **_filters(arguments)}
+    found = _carry_out(arguments, "note list", values).payload["notes"]
+    show(arguments, found, lambda console: _print_notes(console, found, nothing="there are no such notes"))
     return 0
 
 
@@ -122,7 +124,7 @@ def _show(arguments: argparse.Namespace) -> int:
     done = _carry_out(arguments, "note show", {"entry_id": arguments.entry_id})
     if done.payload["note"] is None:
         return _unknown(arguments, done)
-    show(arguments, done.payload["note"], lambda console: _print_notes(console, [done.payload["note"]]))
+    show(arguments, done.payload["note"], lambda console: _print_note(console, done.payload["note"]))
     return 0
 
 
@@ -152,26 +154,43 @@ def _print_stored(console: Console, payload: Payload) -> None:
     from rich.text import Text
 
     console.print(Text.assemble(("stored", "bold green"), f"  {payload['id']}"))
+    if "duplicate_of" in payload:
+        console.print(Text.assemble(("the same as", "yellow"), f"  {payload['duplicate_of']}"))
     for other in payload.get("contradicts", []):
         values = ", ".join(f"{one['new'] or '-'} / {one['stored'] or '-'}" for one in other["contrasts"])
         said = f"  {other['id']}  {_line(other['content'])}  ({values})"
         console.print(Text.assemble(("contradicts", "yellow"), said), soft_wrap=True)
 
 
-def _print_notes(console: Console, found: list[Payload]) -> None:
+def _print_note(console: Console, note: Payload) -> None:
+    from rich.text import Text
+
+    from subconscious_mcp.tables import printable
+
+    console.print(Text(printable(note["content"])), soft_wrap=True)
+    console.print(Text("  ".join(_facts(note)), style="dim"), soft_wrap=True)
+
+
+def _facts(note: Payload) -> list[str]:
+    # The time where one is, as people read it.
+    when = datetime.datetime.fromisoformat(note["created_at"]).astimezone()
+    facts = [note["id"], when.strftime("%Y-%m-%d %H:%M"), *note["tags"]]
+    if note["source"]:
+        facts.append(f"from {note['source']}")
+    if "superseded_by" in note:
+        facts.append(f"superseded by {note['superseded_by']}")
+    return facts
+
+
+def _print_notes(console: Console, found: list[Payload], nothing: str = "nothing relevant is known") -> None:
     from rich.text import Text
 
     if not found:
-        console.print("nothing relevant is known")
+        console.print(nothing)
     for note in found:
         score = f"{note['score']:.4f}  " if "score" in note else ""
         console.print(Text.assemble((score, "bold"), _line(note["content"])), soft_wrap=True)
-        facts = [note["id"], note["created_at"][:16].replace("T", " "), *note["tags"]]
-        if note["source"]:
-            facts.append(f"from {note['source']}")
-        if "superseded_by" in note:
-            facts.append(f"superseded by {note['superseded_by']}")
-        console.print(Text("        " + "  ".join(facts), style="dim"), soft_wrap=True)
+        console.print(Text("        " + "  ".join(_facts(note)), style="dim"), soft_wrap=True)
         for beside in ("before", "after"):
             if beside in note:
                 console.print(

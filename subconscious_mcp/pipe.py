@@ -43,6 +43,17 @@ EXIT_BUSY = 75
 START_LOCK = "engine.start"
 
 
+def choose_toolset(name: str, *, unless_chosen: bool = False) -> None:
+    """Lets this process, and the engine that it asks, serve a toolset whatever config.json says.
+
+    Args:
+        unless_chosen: Leave what the environment says already.
+    """
+    variable = locate.ENV_PREFIX + "TOOLSET"
+    if not unless_chosen or not os.environ.get(variable):
+        os.environ[variable] = name
+
+
 def run(toolset: str | None = None) -> int:
     """Serves one client; returns the exit code.
 
@@ -50,8 +61,7 @@ def run(toolset: str | None = None) -> int:
         toolset: What the command line asks for, before what the settings do.
     """
     if toolset is not None:
-        # As a variable, so that the engine hears of it as of every setting of this window.
-        os.environ[locate.ENV_PREFIX + "TOOLSET"] = toolset
+        choose_toolset(toolset)
     # What this process writes is its user's business alone.
     os.umask(0o077)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from subconscious_mcp.config import Config, resolve
+from subconscious_mcp.config import Config, stand_in
 from subconscious_mcp.errors import ConfigError, meaning
 from subconscious_mcp.host import Host
-from subconscious_mcp.locate import ENV_PREFIX
 from subconscious_mcp.logs import log_to_file
 from subconscious_mcp.namespaces import Derived
 from subconscious_mcp.storage_lock import SERVER
@@ -48,10 +47,10 @@ def serve_fault(fault: ConfigError) -> NoReturn:
     """
     wire = _own_wire()
     # Settings that nothing can be read from or written to; only the tools' descriptions use them.
-    config = resolve({f"{ENV_PREFIX}HOME": os.devnull}).config
+    config = stand_in()
     host = Host(config.storage_dir, command=SERVER)
     host.start(None)
-    host.serve(wire, lambda: host.fault_session(config, fault))
+    host.serve(wire, lambda: host.fault_session(config, fault), config.toolset)
     _leave(meaning(fault).exit_code)
 
 

@@ -139,9 +139,16 @@ class Store(Protocol):
         """Returns the cosine, 0..1, of a vector, (d,), and each of these entries that this embedder has embedded."""
 
     def recent(
-        self, namespace: Namespace, kinds: Sequence[Kind], limit: int, *, now: float, filters: Filters | None = None
+        self,
+        namespace: Namespace,
+        kinds: Sequence[Kind],
+        limit: int,
+        *,
+        now: float,
+        filters: Filters | None = None,
+        archived: bool = False,
     ) -> list[Entry]:
-        """Returns live entries, the newest first."""
+        """Returns live entries, or with `archived` those that are kept out of all results, the newest first."""
 
     def beside(self, keys: Sequence[int], *, now: float | None = None) -> dict[int, tuple[int | None, int | None]]:
         """Returns the keys of the live entries before and after each entry, of the same namespace, kind and source.

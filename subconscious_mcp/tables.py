@@ -137,6 +137,11 @@ def print_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence
     console.print(table)
 
 
+def printable(text: str) -> str:
+    """Returns a text without control characters, line breaks apart: what a terminal must not obey."""
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text.expandtabs())
+
+
 def one_line(text: str, most: int = 120) -> Text:
     """Returns a text's first words on one line, without control characters."""
     line = " ".join(text[: most * 4].split())

@@ -102,8 +102,13 @@ def test_a_superseded_note_is_kept_and_not_returned(memory: Memory, scope: Scope
     assert kept is not None and kept.superseded_by == done.entry_id and kept.archived_at is not None
     new = notes.note(memory, scope, done.entry_id)
     assert new is not None and (new.tags, new.source, new.kind) == (("office",), "chat", "fact")
-    assert notes.supersede(memory, scope, old, "again") is None
+    with pytest.raises(InvalidArgument, match=done.entry_id):
+        notes.supersede(memory, scope, old, "again")
+    assert [entry.id for entry in notes.recent(memory, scope, archived=True)] == [old]
     assert notes.restore(memory, scope, old)
+    with pytest.raises(InvalidArgument, match="found already"):
+        notes.restore(memory, scope, old)
+    assert notes.recent(memory, scope, archived=True) == []
     assert len(found(memory, scope, "which room is the office in")) == 2
     assert notes.supersede(memory, scope, "no such id", "x") is None
 
@@ -118,6 +123,14 @@ def test_a_note_that_contradicts_another_says_so(memory: Memory, scope: Scope) -
     assert old not in [one.near.entry.id for one in agreeing.contradictions]
     replaced = notes.supersede(memory, scope, done.entry_id, "the deploy of the shop runs at 10 every monday morning")
     assert replaced is not None and done.entry_id not in [one.near.entry.id for one in replaced.contradictions]
+
+
+def test_a_note_told_again_in_the_same_words_says_so(memory: Memory, scope: Scope) -> None:
+    old = notes.add(memory, scope, "the standup is at 9").entry_id
+    done = notes.add(memory, scope, "the standup is at 9")
+    assert (done.duplicate_of, done.contradictions) == (old, ())
+    assert note_payloads.noted_payload(done)["duplicate_of"] == old
+    assert notes.add(memory, scope, "the standup is at 9", kind="fact").duplicate_of == ""
 
 
 def test_only_notes_are_superseded_and_restored(memory: Memory, scope: Scope) -> None:

@@ -120,6 +120,44 @@ def test_errors_say_what_an_argument_takes(agent: Process) -> None:
     assert "limits" in refused(agent, "recall", {"query": "x", "limits": 3})
     assert "a date" in refused(agent, "recall", {"query": "x", "since": "last tuesday"})
     assert "no tool" in refused(agent, "echo", {"task": "x"})
+    assert "memory_id takes" in refused(agent, "forget", {"memory_id": " "})
+
+
+def test_many_long_notes_share_what_a_result_holds(agent: Process, env: dict[str, str]) -> None:
+    ids = [
+        called(
+            agent, "remember", {"content": f"{number} " + "on and on it goes about the harbour " * 600, "tags": ["l"]}
+        )
+        for number in range(4)
+    ]
+    listed = called(agent, "list_recent", {"tags": ["l"], "since": "", "until": ""})
+    assert len(listed) == 4 and sum(len(note["content"]) for note in listed) < 61_000
+    code, shown = command(env, "note", "show", ids[0]["id"])
+    assert code == 0 and shown.count("harbour") == 600
+    for one in ids:
+        called(agent, "forget", {"memory_id": one["id"]})
+
+
+def test_a_wrong_setting_leaves_the_tools_that_were_asked_for(env: dict[str, str]) -> None:
+    agent = Process({**env, "MCP_MEMORY_COLLECTION": "x" * 600}, command=COMMAND_OF_A_CLIENT)
+    assert agent.handshake()["serverInfo"]["name"] == "personal-memory"
+    assert "MCP_MEMORY_COLLECTION takes" in refused(agent, "list_recent", {})
+    agent.close_input()
+    agent.end()
+
+
+def test_the_toolset_is_an_option_like_others(env: dict[str, str]) -> None:
+    done = subprocess.run(
+        [CONSOLE_SCRIPT, "--toolset", "nots"], env=env, capture_output=True, text=True, timeout=PATIENCE, input=""
+    )
+    assert done.returncode == 2 and "--toolset" in done.stderr and "Traceback" not in done.stderr
+    for arguments in (["--toolset", "notes", "--print-config"], ["--toolset=notes", "--print-config"]):
+        code, shown = command(env, *arguments, "--json")
+        assert code == 0 and json.loads(shown)["toolset"]["value"] == "notes"
+    served = Process(env, command=[CONSOLE_SCRIPT, "serve", "--toolset", "notes"])
+    assert served.handshake()["serverInfo"]["name"] == "personal-memory"
+    served.close_input()
+    served.end()
 
 
 def command(env: dict[str, str], *arguments: str) -> tuple[int, str]:

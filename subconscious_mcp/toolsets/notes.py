@@ -7,6 +7,7 @@ from typing import Any
 
 from subconscious_mcp import note_payloads, notes
 from subconscious_mcp.config import Config
+from subconscious_mcp.errors import InvalidArgument
 from subconscious_mcp.memory import Memory, Scope
 from subconscious_mcp.records import NOTES, Filters, Kind
 from subconscious_mcp.render import Payload, Payloads
@@ -16,7 +17,11 @@ from subconscious_mcp.toolsets.parameters import Parameter
 from subconscious_mcp.toolsets.tool import Tool
 
 MAX_SHOWN = 20_000
-"""Characters of a note that a tool result holds; a result has up to fifty."""
+"""Characters of a note that a tool result holds; the resource memory://notes/{id} holds the whole."""
+MAX_SHOWN_TOGETHER = 60_000
+"""Characters of all notes of a result, which share it evenly: about 15,000 tokens."""
+MAX_SHOWN_BESIDE = 500
+"""Characters of a note that is only pointed at."""
 
 _TAGS = "Only notes that bear at least one of these tags."
 
@@ -128,28 +133,35 @@ def _taken_filters(values: dict[str, Any]) -> tuple[Filters, Sequence[Kind]]:
     return filters, NOTES if kind is None else (kind,)
 
 
+def _share(count: int) -> int:
+    return min(MAX_SHOWN, MAX_SHOWN_TOGETHER // max(1, count))
+
+
 def _add(memory: Memory, scope: Scope, values: dict[str, Any]) -> Payload:
-    return note_payloads.noted_payload(notes.add(memory, scope, **values), most=MAX_SHOWN)
+    return note_payloads.noted_payload(notes.add(memory, scope, **values), most=MAX_SHOWN_BESIDE)
 
 
 def _search(memory: Memory, scope: Scope, values: dict[str, Any]) -> Payloads:
     filters, kinds = _taken_filters(values)
     explain = values.pop("explain", False)
     hits = notes.search(memory, scope, **values, filters=filters, kinds=kinds)
-    return note_payloads.hits_payload(hits, explain=explain, most=MAX_SHOWN)
+    return note_payloads.hits_payload(hits, explain=explain, most=_share(len(hits)))
 
 
 def _recent(memory: Memory, scope: Scope, values: dict[str, Any]) -> Payloads:
     filters, kinds = _taken_filters(values)
     found = notes.recent(memory, scope, **values, filters=filters, kinds=kinds)
-    return [note_payloads.note_payload(entry, most=MAX_SHOWN) for entry in found]
+    most = _share(len(found))
+    return [note_payloads.note_payload(entry, most=most) for entry in found]
 
 
 def _delete(memory: Memory, scope: Scope, values: dict[str, Any]) -> Payload:
-    entry_id = values["memory_id"]
+    entry_id = values["memory_id"].strip()
+    if not entry_id:
+        raise InvalidArgument("memory_id takes the id of a note, as remember or recall returned it.")
     return note_payloads.deleted_payload(entry_id, memory.forget(scope, entry_id))
 
 
 def _replace(memory: Memory, scope: Scope, values: dict[str, Any]) -> Payload:
     done = notes.supersede(memory, scope, **values)
-    return note_payloads.superseded_payload(values["entry_id"], done, most=MAX_SHOWN)
+    return note_payloads.superseded_payload(values["entry_id"], done, most=MAX_SHOWN_BESIDE)

@@ -72,7 +72,7 @@ def choice(name: str, about: str, choices: Sequence[str], default: str | None) -
 def moment(name: str, about: str, *, ends: bool = False) -> Parameter:
     """An optional date or time, read into seconds since the epoch; a bare date is its first or its last moment."""
 
-    def read(raw: Any) -> float:
+    def read(raw: Any) -> float | None:
         return _read_moment(raw, ends)
 
     takes = "a date such as 2026-11-30, or a time such as 2026-11-30T18:00:00Z"
@@ -211,12 +211,15 @@ def _whole_reader(low: int, high: int) -> Callable[[Any], int]:
     return read
 
 
-def _read_moment(raw: Any, ends: bool) -> float:
+def _read_moment(raw: Any, ends: bool) -> float | None:
     if isinstance(raw, (int, float)) and not isinstance(raw, bool):
         return _number(raw)
     if not isinstance(raw, str):
         raise ValueError
     said = raw.strip()
+    if not said:
+        # As models write what they leave out.
+        return None
     try:
         day = datetime.date.fromisoformat(said)
     except ValueError:
