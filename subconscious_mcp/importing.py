@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from subconscious_mcp.transfer_format import FORMAT, Item, Payload, Skipped
+from subconscious_mcp.transfer_format import ELSEWHERE, FORMAT, Item, Payload, Skipped
 
 Call = Callable[[str, dict[str, Any]], Payload]
 """Carries out a verb of `verbs.OF_ALL_NAMESPACES` with these values."""
@@ -23,6 +23,10 @@ _BATCH_BYTES = 4 << 20
 """A command's values, one entry apart, which may have 13 MB as JSON: the engine reads up to 16 MB."""
 _MOST_TOLD = 1_000
 EXPIRED = "it has expired"
+ELSEWHERE_HINT = (
+    "Entries of other namespaces are never touched. Give --namespace NAME for the one that has them, or --on-conflict"
+    " new-id to store them once more."
+)
 
 
 @dataclass(slots=True)
@@ -36,6 +40,7 @@ class Report:
         renamed: Entries among `stored` that were given another id.
         embedded: Entries whose vectors were made here; the others came with theirs.
         feedback: Observations that were stored.
+        namespaces: How many of the entries are in which namespace now, those among them that were there already.
         skipped: What was left out, the first thousand.
         reasons: How often each reason was given.
         cut_off: How the file is known to be incomplete; empty where it is not.
@@ -47,6 +52,7 @@ class Report:
     renamed: int = 0
     embedded: int = 0
     feedback: int = 0
+    namespaces: Counter[str] = field(default_factory=Counter)
     skipped: list[Skipped] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     cut_off: str = ""
@@ -72,9 +78,11 @@ class Report:
             "renamed": self.renamed,
             "embedded": self.embedded,
             "feedback": self.feedback,
+            "namespaces": dict(self.namespaces.most_common()),
             "skipped": [{"place": s.place, "entry_id": s.entry_id, "reason": s.reason} for s in self.skipped],
             **({"skipped_left_off": left_off} if left_off else {}),
             "reasons": dict(self.reasons.most_common()),
+            **({"hint": ELSEWHERE_HINT} if ELSEWHERE in self.reasons else {}),
             **({"cut_off": self.cut_off} if self.cut_off else {}),
         }
 
@@ -223,6 +231,8 @@ class Import:
         self.report.same += done["same"]
         self.report.embedded += done["embedded"]
         self.report.renamed += len(done["renamed"])
+        # An engine of an older version does not say.
+        self.report.namespaces.update(done.get("namespaces", {}))
         self._renamed.update(done["renamed"])
         self._note_skipped(done)
         self._progress(self._share, self._count)

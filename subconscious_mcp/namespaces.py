@@ -11,9 +11,11 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 DEFAULT = "default"
+_SHOWN = 5
+"""Other namespaces that a hint names."""
 _PLAIN = r"[a-z0-9_][a-z0-9._-]{0,63}"
 
 
@@ -61,6 +63,20 @@ def derive(asked: str | None, start: str | os.PathLike[str], home: str | os.Path
         # A folder of that name must not land in the namespace of everything without a project.
         name = f"{DEFAULT}-{short_hash(root)}"
     return Derived(name, root, f"{reason} {root}")
+
+
+def others_hint(counts: Mapping[str, int]) -> str:
+    """Returns, for who looked where nothing is, which other namespaces have entries; empty where none has.
+
+    Args:
+        counts: How many entries each has.
+    """
+    there = sorted(((count, name) for name, count in counts.items() if count), key=lambda one: (-one[0], one[1]))
+    if not there:
+        return ""
+    shown = [f"{name} ({count:,})" for count, name in there[:_SHOWN]]
+    more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
+    return f"There are entries in {', '.join(shown)}{more}: give --namespace NAME."
 
 
 def repository_root(folder: str | os.PathLike[str]) -> str | None:

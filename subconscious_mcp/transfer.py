@@ -13,6 +13,7 @@ import json
 import math
 import re
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -26,8 +27,10 @@ from subconscious_mcp.arguments import MAX_ANSWER_CHARS, MAX_TAG_CHARS, MAX_TAGS
 from subconscious_mcp.errors import InvalidArgument
 from subconscious_mcp.locate import MAX_NAMESPACE_CHARS, namespace_name
 from subconscious_mcp.memory import Memory
+from subconscious_mcp.namespaces import others_hint
 from subconscious_mcp.records import Consolidated, Entry, Kind, Namespace, NewEntry, Observation
 from subconscious_mcp.transfer_format import (
+    ELSEWHERE,
     FORMAT,
     VERSION,
     Payload,
@@ -69,7 +72,8 @@ def begin_export(
         vectors: With the vectors of the embedder that has most.
 
     Returns:
-        `lines`, `total` entries, and the `cursor` of the first page.
+        `lines`, `total` entries, the `cursor` of the first page, the names of the `namespaces`, and where there is
+        nothing to export a `hint` at what others have.
 
     Raises:
         InvalidArgument: There is no such namespace, or no such kind.
@@ -83,7 +87,8 @@ def begin_export(
     else:
         found = store.find_namespace(name, root)
         if found is None:
-            raise InvalidArgument(f"There is no namespace {name!r}.", "`subconscious-mcp namespace list` shows them.")
+            hint = _others(memory, None, kinds) or "`subconscious-mcp namespace list` shows them."
+            raise InvalidArgument(f"There is no namespace {name!r}.", hint)
         spaces = [found]
     now, upto = memory.now(), store.last_key()
     total = store.count_for_export([namespace.key for namespace in spaces], kinds, upto, now)
@@ -113,7 +118,24 @@ def begin_export(
         "counts": {"namespaces": len(spaces), "entries": total},
     }
     lines = [line(header), *(line(namespace_payload(space, store.merged(space))) for space in spaces)]
-    return {"lines": lines, "total": total, "cursor": json.dumps(cursor)}
+    return {
+        "lines": lines,
+        "total": total,
+        "cursor": json.dumps(cursor),
+        "namespaces": [space.name for space in spaces],
+        "hint": _others(memory, spaces[0], kinds) if name is not None and not total else "",
+    }
+
+
+def _others(memory: Memory, own: Namespace | None, kinds: Sequence[Kind]) -> str:
+    """Returns which other namespaces have entries of these kinds."""
+    return others_hint(
+        {
+            space.name: sum(count for kind, count in counts.items() if not kinds or kind in kinds)
+            for space, counts in memory.store.namespaces()
+            if own is None or space.key != own.key
+        }
+    )
 
 
 def _dimension(memory: Memory, spaces: Sequence[Namespace], fingerprint: str | None, upto: int) -> int | None:
@@ -336,8 +358,8 @@ def import_entries(
         on_conflict: What becomes of an entry whose id is there with other content.
 
     Returns:
-        How many were `stored`, `replaced`, there already (`same`) and `embedded`, which ids were `renamed`, and
-        what was `skipped`.
+        How many were `stored`, `replaced`, there already (`same`) and `embedded`, how many of these are in which of
+        the `namespaces`, which ids were `renamed`, and what was `skipped`.
     """
     if on_conflict not in CONFLICTS:
         raise InvalidArgument(f"--on-conflict takes one of {', '.join(CONFLICTS)}.")
@@ -356,6 +378,7 @@ class _Batch:
         self._skipped: list[Payload] = []
         self._renamed: dict[str, str] = {}
         self._same = self._replaced = self._stored = self._embedded = 0
+        self._namespaces: Counter[str] = Counter()
 
     def carried_out(
         self, entries: Sequence[Mapping[str, Any]], fingerprint: str | None, target: tuple[str, str | None] | None
@@ -384,6 +407,7 @@ class _Batch:
             "replaced": self._replaced,
             "same": self._same,
             "embedded": self._embedded,
+            "namespaces": dict(self._namespaces),
             "renamed": self._renamed,
             "skipped": self._skipped,
         }
@@ -399,24 +423,28 @@ class _Batch:
         space = self._memory.store.find_namespace(candidate.name, candidate.root)
         own = space is not None and space.key == key
         if own and _is_same(candidate, entry):
-            self._same += 1
+            self._note_same(candidate, space)
             return None
         if self._on_conflict == "new-id":
             # The same each time, so that the same file adds nothing when it comes again.
             new_id = _derived_id(candidate)
             self._renamed[candidate.new.id] = new_id
             if self._memory.store.found([new_id]):
-                self._same += 1
+                self._note_same(candidate, space)
                 return None
             return _with_id(candidate, new_id), None
         if not own:
             # Whoever imports into one namespace must not reach into another.
-            self._skip(candidate, "its id is that of an entry of another namespace")
+            self._skip(candidate, ELSEWHERE)
             return None
         if self._on_conflict == "skip":
             self._skip(candidate, "its id is there with other content")
             return None
         return candidate, entry
+
+    def _note_same(self, candidate: _Candidate, space: Namespace | None) -> None:
+        self._same += 1
+        self._namespaces[candidate.name if space is None else space.name] += 1
 
     def _skip(self, candidate: _Candidate, reason: str) -> None:
         self._skipped.append({"place": candidate.place, "id": candidate.new.id, "reason": reason})
@@ -425,11 +453,16 @@ class _Batch:
         replaced = [entry for _, entry in run if entry is not None]
         self._stored += len(run) - len(replaced)
         self._replaced += len(replaced)
-        if self._dry_run:
-            return
         candidates = [candidate for candidate, _ in run]
+        name, root = candidates[0].name, candidates[0].root
+        if self._dry_run:
+            known = self._memory.store.find_namespace(name, root)
+            self._namespaces[name if known is None else known.name] += len(run)
+            return
         vectors = self._vectors(candidates, fingerprint)
-        space = self._memory.store.namespace(candidates[0].name, candidates[0].root)
+        space = self._memory.store.namespace(name, root)
+        # The name that it has: that of another project may have been taken.
+        self._namespaces[space.name] += len(run)
         self._memory.store.add_many(
             space,
             [candidate.new for candidate in candidates],

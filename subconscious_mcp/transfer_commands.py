@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from subconscious_mcp.config import Resolved, resolve
 from subconscious_mcp.engine_client import ask_engine, derived_namespace
 from subconscious_mcp.errors import Closing, InvalidArgument, StorageBusy, StorageError, StorageFull
-from subconscious_mcp.terminal import add_command, model_progress, show
+from subconscious_mcp.terminal import add_command, counted, model_progress, show
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,26 +126,44 @@ def _export(arguments: argparse.Namespace) -> int:
     }
     if arguments.file == "-":
         with _reached(resolved, "export") as call:
-            _write_lines(call, values, sys.stdout.buffer)
+            first, done = _write_lines(call, values, sys.stdout.buffer)
         sys.stdout.buffer.flush()
+        # Standard output is the export; and who reads both streams into one file wants no more than is needed.
+        if sys.stderr.isatty() or first.get("hint"):
+            sys.stderr.write(f"subconscious-mcp: {_exported(done, first, arguments.all)}\n")
         return 0
     path = Path(arguments.file)
     with new_file(path, force=arguments.force) as file, _reached(resolved, "export") as call:
-        done = _write_lines(call, values, file)
-    payload = {"file": str(path.absolute()), "entries": done, "bytes": path.stat().st_size}
-    text = f"{done:,} entries, {payload['bytes']:,} bytes in {path}"
+        first, done = _write_lines(call, values, file)
+    size = path.stat().st_size
+    payload = {
+        "file": str(path.absolute()),
+        "entries": done,
+        "bytes": size,
+        "namespaces": first.get("namespaces", []),
+        **({"hint": first["hint"]} if first.get("hint") else {}),
+    }
+    text = f"{counted(size, 'byte')} in {path}: {_exported(done, first, arguments.all)}"
     show(arguments, payload, lambda console: console.print(text, markup=False, soft_wrap=True))
     return 0
 
 
-def _write_lines(call: Call, values: dict[str, Any], out: IO[bytes]) -> int:
-    page = call("export", values)
+def _exported(done: int, first: Payload, is_all: bool) -> str:
+    """Tells what was exported. `first` is an export's first page: that of an older engine names no namespace."""
+    names = first.get("namespaces", [])
+    where = f" of {counted(len(names), 'namespace')}" if is_all else f" of namespace {names[0]}" if names else ""
+    return f"{counted(done, 'entry', 'entries')}{where}. {first.get('hint', '')}".rstrip(". ")
+
+
+def _write_lines(call: Call, values: dict[str, Any], out: IO[bytes]) -> tuple[Payload, int]:
+    """Writes an export; returns its first page, and how many entries there were."""
+    first = page = call("export", values)
     total, done = page["total"], 0
     with _bar("exporting", "entries") as tell:
         while True:
             out.writelines(line.encode("utf-8") + b"\n" for line in page["lines"])
             if page["cursor"] is None:
-                return done
+                return first, done
             page = call("export page", {"cursor": page["cursor"]})
             done = page["done"]
             tell(done / max(1, total), done)
@@ -239,8 +257,8 @@ def _at_home(items: Iterator[Item], derived: Derived) -> Iterator[Item]:
 def _print_report(console: Console, report: Payload) -> None:
     from subconscious_mcp.tables import one_line, print_rows
 
-    would = "would be " if report["dry_run"] else ""
-    rows = [("format", report["format"]), (f"{would}stored", f"{report['stored']:,}")]
+    stored = "would store" if report["dry_run"] else "stored"
+    rows = [("format", report["format"]), (stored, f"{report['stored']:,}"), *_where(report["namespaces"])]
     for name in ("replaced", "renamed", "already_there", "embedded", "feedback"):
         if report[name]:
             rows.append((name.replace("_", " "), f"{report[name]:,}"))
@@ -257,8 +275,19 @@ def _print_report(console: Console, report: Payload) -> None:
     if count > _ROWS:
         reasons = [(f"{number:,}", reason) for reason, number in report["reasons"].items()]
         print_rows(console, ("", f"why, of all {count:,} (--json lists them)"), reasons)
+    if "hint" in report:
+        console.print(report["hint"], markup=False, soft_wrap=True)
     if "cut_off" in report:
         console.print(report["cut_off"], markup=False, soft_wrap=True)
+
+
+def _where(namespaces: dict[str, int]) -> list[tuple[str, str]]:
+    """Returns the row that says in which namespaces the entries are."""
+    if len(namespaces) < 2:
+        return [("namespace", name) for name in namespaces]
+    shown = [f"{name} ({count:,})" for name, count in list(namespaces.items())[:_ROWS]]
+    more = f" and {len(namespaces) - _ROWS} more" if len(namespaces) > _ROWS else ""
+    return [("namespaces", ", ".join(shown) + more)]
 
 
 # --- backup and restore
@@ -279,7 +308,8 @@ def _backup(arguments: argparse.Namespace) -> int:
         "removed": [str(path) for path in removed],
     }
     text = (
-        f"{made.entries:,} entries, {made.size:,} bytes in {made.folder}: every file was read again and is whole.\n"
+        f"{counted(made.entries, 'entry', 'entries')}, {made.size:,} bytes in {made.folder}:"
+        " every file was read again and is whole.\n"
         "The vector index is not in it: it is built anew from memory.db."
     )
     if removed:
@@ -313,7 +343,8 @@ def _restore(arguments: argparse.Namespace) -> int:
         "settings": done.settings,
     }
     lines = [
-        f"{done.backup.entries:,} entries of {done.backup.created} are in {resolved.config.storage_dir}.",
+        f"Restored to {resolved.config.storage_dir}: {counted(done.backup.entries, 'entry', 'entries')} of"
+        f" {done.backup.created}.",
         "The vector index is built anew at the next start.",
         settings,
     ]

@@ -26,6 +26,9 @@ VERSION = 1
 
 Payload = dict[str, Any]
 
+ELSEWHERE = "its id is that of an entry of another namespace"
+"""Why an entry is skipped that `importing.ELSEWHERE_HINT` has a way out for."""
+
 # Line ends to some readers, though not to JSON; inside a JSON text they can only stand in a string.
 _BREAKS = {ord(c): f"\\u{ord(c):04x}" for c in "\x85\u2028\u2029"}
 

@@ -464,7 +464,7 @@ def test_the_commands_back_up_and_restore(run, tmp_path: Path) -> None:
     code, _, err = run("restore", made["backup"])
     assert code == 64 and "--force" in err
     code, out, _ = run("restore", made["backup"], "--force")
-    assert code == 0 and "1 entries" in out and "built anew" in out and "before-restore-" in out
+    assert code == 0 and "1 entry of" in out and "built anew" in out and "before-restore-" in out
     assert json.loads(run("stats", "--json")[1])["total_entries"] == 1
     assert "warning restore: " in run("doctor")[1]
     assert run("backup", "backups", "--keep", "0")[0] == 64

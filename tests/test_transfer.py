@@ -614,27 +614,67 @@ def test_the_commands_carry_a_project_over(run, tmp_path: Path, monkeypatch: pyt
     assert [json.loads(text).get("type") for text in out.splitlines()] == [None, "namespace", "entry", "end"]
     code, said, _ = run("export", "out.jsonl", "--vectors", "--json")
     path = tmp_path / "out.jsonl"
-    assert code == 0 and json.loads(said) == {"file": str(path), "entries": 1, "bytes": path.stat().st_size}
+    told = {"file": str(path), "entries": 1, "bytes": path.stat().st_size, "namespaces": [tmp_path.name]}
+    assert code == 0 and json.loads(said) == told
     if os.name == "posix":
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     before = path.read_bytes()
     code, _, err = run("export", "out.jsonl")
     assert code == 64 and b"is there already" in err and path.read_bytes() == before
-    assert run("export", "out.jsonl", "--force")[0] == 0
+    code, said, _ = run("export", "out.jsonl", "--force")
+    assert code == 0 and f": 1 entry of namespace {tmp_path.name}\n".encode() in said
+    assert b" of 1 namespace\n" in run("export", "out.jsonl", "--force", "--all")[1]
     assert b'"vector"' not in path.read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "subconscious-home"]
 
     monkeypatch.setenv("SUBCONSCIOUS_HOME", str(tmp_path / "elsewhere"))
+    code, said, _ = run("import", "out.jsonl", "--dry-run")
+    assert code == 0 and b"would store" in said and tmp_path.name.encode() in said
     code, said, _ = run("import", "out.jsonl")
-    assert code == 0 and b"stored" in said
+    assert code == 0 and b"stored" in said and tmp_path.name.encode() in said
     code, said, _ = run("import", "out.jsonl", "--json")
     assert code == 0 and json.loads(said)["already_there"] == 1
+    assert json.loads(said)["namespaces"] == {tmp_path.name: 1}
     code, said, _ = run("recall", TASK, "--json")
     assert json.loads(said)["answer"] == "schlüssel drehen 🔑"
     with path.open("ab") as file:
         file.write(b"{damaged\n" * 30)
     code, said, _ = run("import", "out.jsonl")
     assert code == 1 and b"line 5" in said and b"the line is no JSON object" in said and b"of all 30" in said
+
+
+def test_who_looks_in_an_empty_namespace_is_told_which_others_have_entries(run, tmp_path: Path) -> None:
+    for number in range(7):
+        run("remember", f"{TASK} {number}", "x", "--namespace", f"n{number}")
+    run("remember", TASK, "y", "--namespace", "n6")
+    code, out, err = run("export")
+    assert (code, out) == (64, b"") and b"n6 (2), n0 (1), n1 (1), n2 (1), n3 (1) and 2 more" in err
+    code, _, err = run("export", "--namespace", "n1", "--kind", "memory")
+    assert (code, err) == (0, b"")
+    code, out, err = run("export", "--namespace", "n1", "--kind", "note")
+    # Others have none of that kind either.
+    assert (code, err) == (0, b"")
+    entry_id = json.loads(run("recall", f"{TASK} 1", "--namespace", "n1", "--json")[1])["entry_id"]
+    assert run("forget", entry_id, "--namespace", "n1")[0] == 0
+    code, out, err = run("export", "--namespace", "n1")
+    assert code == 0 and err.startswith(b"subconscious-mcp: 0 entries of namespace n1. There are entries in n6 (2), ")
+    code, out, _ = run("export", "f", "--namespace", "n1")
+    assert code == 0 and b": 0 entries of namespace n1. There are entries in n6 (2), " in out
+
+
+def test_an_import_says_in_which_namespaces_the_entries_are_and_the_way_out(run, tmp_path: Path) -> None:
+    path = written(tmp_path / "f", told("a", namespace="one"), told("b", namespace="one"), told("c", namespace="two"))
+    code, out, _ = run("import", str(path), "--dry-run")
+    assert code == 0 and b"one (2), two (1)" in out
+    report = json.loads(run("import", str(path), "--json")[1])
+    assert report["namespaces"] == {"one": 2, "two": 1} and "hint" not in report
+    code, out, _ = run("import", str(path), "--namespace", "three")
+    assert code == 1 and b"--namespace NAME" in out and b"--on-conflict new-id" in out
+    assert "hint" in json.loads(run("import", str(path), "--namespace", "three", "--json")[1])
+    done = json.loads(run("import", str(path), "--namespace", "three", "--on-conflict", "new-id", "--json")[1])
+    assert done["namespaces"] == {"three": 3} and done["stored"] == 3
+    again = json.loads(run("import", str(path), "--namespace", "three", "--on-conflict", "new-id", "--json")[1])
+    assert again["namespaces"] == {"three": 3} and again["already_there"] == 3
 
 
 def test_an_export_that_fails_leaves_nothing(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
