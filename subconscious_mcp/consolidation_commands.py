@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from subconscious_mcp.config import resolve
+from subconscious_mcp.config import Config, resolve
 from subconscious_mcp.engine_client import Done, ask_engine, carry_out, derived_namespace
 from subconscious_mcp.errors import InvalidArgument
-from subconscious_mcp.terminal import add_command, model_progress, show
+from subconscious_mcp.namespaces import others_hint
+from subconscious_mcp.terminal import add_command, counted, model_progress, show
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,18 +51,25 @@ def _run(arguments: argparse.Namespace) -> int:
         "min_similarity": arguments.min_similarity,
         "older_than_days": arguments.older_than_days,
     }
-    payload = _carry_out(arguments, {name: value for name, value in values.items() if value is not None}).payload
+    done, hint = _carry_out(arguments, {name: value for name, value in values.items() if value is not None})
+    payload = {"namespace": done.namespace, **done.payload, **({"hint": hint} if hint else {})}
     show(arguments, payload, lambda console: _print_done(console, payload))
-    return 0
+    # Whoever asked for summaries and got none must not take that for done.
+    missed = payload["applied"] and (payload["summaries"] or payload.get("model") == "none") and not _written(payload)
+    return EXIT_NOTHING if missed else 0
 
 
-def _carry_out(arguments: argparse.Namespace, values: dict[str, Any]) -> Done:
+def _carry_out(arguments: argparse.Namespace, values: dict[str, Any]) -> tuple[Done, str]:
+    """Returns what was done, and where there was nothing to look at, which namespaces have entries."""
     resolved = resolve()
+    if arguments.summaries:
+        _remark_on_model(resolved.config)
     derived = derived_namespace(resolved, arguments.namespace)
     with _waiting():
         served = ask_engine(resolved, "consolidate", values, arguments.namespace)
     if served is not None:
-        return Done(**served)
+        done = Done(**served)
+        return done, _hint(done, lambda: (ask_engine(resolved, "namespaces", {}) or {"payload": {}})["payload"])
     from subconscious_mcp import consolidation, consolidation_payloads
     from subconscious_mcp.opening import open_memory
 
@@ -68,10 +77,32 @@ def _carry_out(arguments: argparse.Namespace, values: dict[str, Any]) -> Done:
         memory = open_memory(resolved.config, command="subconscious-mcp consolidate", progress=model)
         try:
             scope = memory.scope(resolved.config, derived.name, derived.root)
-            done = consolidation.consolidate(memory, scope, **values, progress=progress)
-            return Done(consolidation_payloads.done_payload(done), scope.namespace.name, scope.threshold)
+            made = consolidation.consolidate(memory, scope, **values, progress=progress)
+            done = Done(consolidation_payloads.done_payload(made), scope.namespace.name, scope.threshold)
+            return done, _hint(done, lambda: {"namespaces": memory.namespaces()})
         finally:
             memory.close()
+
+
+def _hint(done: Done, namespaces: Callable[[], Payload]) -> str:
+    if done.payload["looked_at"]:
+        return ""
+    # What was captured of conversations is not consolidated.
+    return others_hint(
+        {
+            one["name"]: sum(count for kind, count in one["entries"].items() if kind != "episode")
+            for one in namespaces().get("namespaces", [])
+            if one["name"] != done.namespace
+        }
+    )
+
+
+def _remark_on_model(config: Config) -> None:
+    if config.summary_url is not None and config.summary_model is None:
+        sys.stderr.write(
+            "subconscious-mcp: summary_url is set and summary_model is not: the endpoint is asked for no model by name,"
+            " which many refuse. Set SUBCONSCIOUS_SUMMARY_MODEL.\n"
+        )
 
 
 @contextmanager
@@ -111,12 +142,20 @@ def _undo(arguments: argparse.Namespace) -> int:
 def _undone(payload: Payload, namespace: str) -> str:
     if payload["left"]:
         return (
-            f"{len(payload['restored'])} entries restored; left, because other entries took their place since:"
+            f"{_entries(len(payload['restored']))} restored; left, because other entries took their place since:"
             f" {', '.join(payload['left'])}"
         )
     if not payload["undone"]:
         return f"there is nothing of that name to undo in namespace {namespace}"
-    return f"{len(payload['restored'])} entries restored"
+    return f"{_entries(len(payload['restored']))} restored"
+
+
+def _entries(number: int) -> str:
+    return counted(number, "entry", "entries")
+
+
+def _written(payload: Payload) -> int:
+    return sum(summary["id"] is not None for summary in payload["summaries"])
 
 
 # --- tables
@@ -153,20 +192,25 @@ def _print_done(console: Console, payload: Payload) -> None:
 
 
 def _totals(payload: Payload) -> Iterator[str]:
-    found = f"{payload['duplicates_found']} near-duplicates in {payload['groups_found']} groups"
-    yield f"{payload['looked_at']} entries compared: {found}"
+    duplicates, groups = (
+        counted(payload["duplicates_found"], "near-duplicate"),
+        counted(payload["groups_found"], "group"),
+    )
+    yield f"{_entries(payload['looked_at'])} of namespace {payload['namespace']} compared: {duplicates} in {groups}"
+    if "hint" in payload:
+        yield payload["hint"]
     if "proposals" in payload:
-        yield f"{payload['old_groups_found']} groups of old notes, model: {payload['model']}"
+        yield f"{counted(payload['old_groups_found'], 'group')} of old notes, model: {payload['model']}"
         if "note" in payload:
             yield payload["note"]
     if not payload["applied"]:
         if payload["groups_found"] or payload.get("proposals"):
             yield "nothing was changed; --apply carries it out, and --undo last takes it back"
         return
-    for summary in payload["summaries"]:
-        if "refused" in summary:
-            yield f"no summary: {summary['refused']}"
-    written = sum(summary["id"] is not None for summary in payload["summaries"])
-    yield f"{payload['merged']} groups merged, {written} summaries written, {payload['archived']} entries archived"
+    # Each once: a server that is down is down for all of them.
+    for refused in dict.fromkeys(summary["refused"] for summary in payload["summaries"] if "refused" in summary):
+        yield f"no summary: {refused}"
+    merged, written = counted(payload["merged"], "group"), counted(_written(payload), "summary", "summaries")
+    yield f"{merged} merged, {written} written, {_entries(payload['archived'])} archived"
     if payload["archived"]:
         yield "subconscious-mcp consolidate --undo last takes it back"

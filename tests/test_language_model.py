@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import json
 import logging
+import socket
 import threading
 import time
 import warnings
@@ -338,6 +339,31 @@ def test_the_command_plans_carries_out_and_takes_back(
     shown = capsys.readouterr().out
     assert "nothing was changed" in shown
     assert "The walrus eats clams" in shown
+
+
+def test_the_command_says_where_it_looked_and_what_it_did_not_do(
+    home: Path, monkeypatch: Any, capsys: Any, real_model_dir: Path
+) -> None:
+    fill(home / "data", real_model_dir.parent)
+    assert cli.main(["remember", "x", "y", "--namespace", "other"]) == 0
+    capsys.readouterr()
+    assert cli.main(["consolidate", "--namespace", "empty"]) == 0
+    assert "0 entries of namespace empty compared: 0 near-duplicates in 0 groups\nThere are entries in " in (
+        capsys.readouterr().out
+    )
+    code, done = run(capsys, "consolidate", "--namespace", "other")
+    assert (code, done["namespace"], done["looked_at"], "hint" in done) == (0, "other", 1, False)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("SUBCONSCIOUS_SUMMARY_URL", f"http://127.0.0.1:{nobody.getsockname()[1]}/v1")
+        assert cli.main(["consolidate", "--summaries", "--apply"]) == 1
+        said = capsys.readouterr()
+        assert said.out.count("no summary: The model at 127.0.0.1 cannot be asked") == 1
+        assert "1 group of old notes" in said.out and "0 summaries written" in said.out
+        assert said.err.count("\n") == 1 and "SUBCONSCIOUS_SUMMARY_MODEL" in said.err
+        monkeypatch.setenv("SUBCONSCIOUS_SUMMARY_MODEL", "llama")
+        assert cli.main(["consolidate", "--summaries"]) == 0
+        assert capsys.readouterr().err == ""
 
 
 def test_the_command_refuses_what_does_not_go_together(home: Path, capsys: Any) -> None:
