@@ -161,7 +161,8 @@ def _copy_all(resolved: Resolved, target: Path, progress: Progress) -> None:
         progress((done := done + 1) / steps, done)
     for name in reversed(_DATABASES):
         if (storage / name).is_file():
-            copy_database(storage / name, target / name)
+            with _writable(storage, storage / name):
+                copy_database(storage / name, target / name)
             _, _, problems = examine_database(target / name)
             if problems:
                 raise StorageDamaged(
@@ -281,12 +282,12 @@ def looked_at(folder: Path) -> Backup:
         with _told(folder):
             whole = path.is_file() and not path.is_symlink() and not path.parent.is_symlink()
             if not whole or path.stat().st_size != file.size or hash_file(path) != file.sha256:
-                raise StorageDamaged(f"{path} is missing or not what it was.", "Take another backup.")
+                raise StorageDamaged(f"{path} is missing or not what it was.", "Use another backup.")
     for name in _DATABASES:
         if (folder / name).is_file():
             schema, count, problems = examine_database(folder / name)
             if problems:
-                raise StorageDamaged(f"{folder / name} is damaged: {problems[0][:200]}.", "Take another backup.")
+                raise StorageDamaged(f"{folder / name} is damaged: {problems[0][:200]}.", "Use another backup.")
             if name == DATABASE_FILE:
                 entries = count
                 if schema > len(MIGRATIONS):
@@ -440,6 +441,22 @@ def _restore_settings(backup: Backup, present: Path) -> str:
 
 
 @contextlib.contextmanager
+def _writable(folder: Path, database: Path) -> Iterator[None]:
+    """Says of a database that could not be copied that it, or its folder, is read-only, where that is the cause."""
+    try:
+        yield
+    except StorageError as error:
+        read_only = next((path for path in (folder, database) if not os.access(path, os.W_OK)), None)
+        if isinstance(error, StorageDamaged) or read_only is None:
+            raise
+        raise StorageError(
+            f"{read_only} is read-only, and SQLite writes beside a database to read it as it is at one moment.",
+            f"Make it writable for the backup; or copy the whole of {folder} to a folder of yours, set"
+            " SUBCONSCIOUS_STORAGE_DIR to that, and back it up.",
+        ) from error
+
+
+@contextlib.contextmanager
 def _told(folder: Path) -> Iterator[None]:
     """Turns what the file system refuses into one line with the way out."""
     try:
@@ -447,6 +464,6 @@ def _told(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}:
             raise StorageFull(f"There is no room in {folder}.", "Free some space; nothing was changed.") from error
-        raise StorageError(
-            f"{error.filename or folder} cannot be used: {error.strerror or error}.", "Nothing was changed."
-        ) from error
+        denied = error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}
+        hint = "Nothing was changed." + (f" Make {folder} writable, or use another folder." if denied else "")
+        raise StorageError(f"{error.filename or folder} cannot be used: {error.strerror or error}.", hint) from error

@@ -12,7 +12,7 @@ from subconscious_mcp.render import WHOLE, Payload, bounded
 
 NO_MODEL = (
     "No model is there to write summaries: use the tool from a client that offers its own (MCP sampling),"
-    " or set summary_url."
+    " or set summary_url and summary_model."
 )
 
 

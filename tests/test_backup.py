@@ -168,6 +168,24 @@ def test_a_full_disk_leaves_no_backup(resolved: Resolved, tmp_path: Path, monkey
     assert list((tmp_path / "backups").iterdir()) == []
 
 
+def test_a_read_only_directory_is_named_as_such(resolved: Resolved, tmp_path: Path, monkeypatch) -> None:
+    storage = resolved.config.storage_dir
+    fill(storage, "one")
+
+    def refused(source: Path, target: Path) -> None:
+        raise StorageError(f"{source} cannot be written (unable to open database file).")
+
+    monkeypatch.setattr(backup, "copy_database", refused)
+    # Something else is wrong.
+    with pytest.raises(StorageError, match="unable to open"):
+        backup.back_up(resolved, tmp_path / "backups")
+    monkeypatch.setattr("os.access", lambda path, mode: path != storage)
+    with pytest.raises(StorageError, match="is read-only") as caught:
+        backup.back_up(resolved, tmp_path / "backups")
+    assert str(storage) in caught.value.message and "Make it writable" in caught.value.hint
+    assert list((tmp_path / "backups").iterdir()) == []
+
+
 # --- looking at one
 
 
@@ -198,8 +216,9 @@ def test_a_backup_that_is_not_what_it_was_is_refused_and_nothing_changes(
     whole(resolved)
     made, _ = backup.back_up(resolved, tmp_path / "backups")
     change(made.folder)
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         backup.restore(resolved, made.folder, force=True)
+    assert error is InvalidArgument or "Use another backup." in caught.value.hint
     assert texts_in(resolved.config.storage_dir) == ["one", "two"]
     assert not list(resolved.config.storage_dir.glob("*restore*"))
 
