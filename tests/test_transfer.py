@@ -677,6 +677,12 @@ def test_an_import_says_in_which_namespaces_the_entries_are_and_the_way_out(run,
     assert again["namespaces"] == {"three": 3} and again["already_there"] == 3
 
 
+def test_the_help_keeps_its_capitals(run, capfdbinary: Any) -> None:
+    with pytest.raises(SystemExit):
+        run("export", "--help")
+    assert b"Write entries as JSON lines." in capfdbinary.readouterr().out
+
+
 def test_an_export_that_fails_leaves_nothing(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "old").write_text("old")
     code, _, err = run("export", "old", "--force", "--namespace", "unknown")
