@@ -11,12 +11,21 @@ import sys
 
 def main() -> int:
     """Runs the pipe, or the command that is named; returns the exit code."""
-    toolset = _toolset(sys.argv[1:])
-    if len(sys.argv) == 1 or toolset is not None:
+    try:
+        return _run(sys.argv[1:])
+    except KeyboardInterrupt:
+        # Also while a command is still being imported, which is when an impatient hand strikes.
+        os.write(2, b"subconscious-mcp: interrupted\n")
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
+    toolset = _toolset(arguments)
+    if not arguments or toolset is not None:
         from subconscious_mcp.pipe import run
 
         return run(toolset)
-    if sys.argv[1] == "hook":
+    if arguments[0] == "hook":
         import gc
 
         # A process of a moment: there is nothing to collect.
@@ -24,7 +33,7 @@ def main() -> int:
         from subconscious_mcp import hooks
 
         # What it wrote is written, so the interpreter need not be taken down: that takes 5 ms.
-        os._exit(hooks.run(sys.argv[2:]))
+        os._exit(hooks.run(arguments[1:]))
     from subconscious_mcp.cli import main as command_line
 
     return command_line()
