@@ -14,6 +14,8 @@ from subconscious_mcp.rows import COLUMNS, LIVE, Rows, as_entry, condition_of, m
 
 _FIRST_MATCHES = 200
 """Entries below which so few hold the rarer terms of a query that those which many hold are looked at too."""
+_BY_WORDS = "('note', 'fact', 'chunk')"
+"""`READ_BY_WORDS` as the index of sources says it."""
 SITTING_SECONDS = 900
 """Time within which notes without a source count as told one after the other. Source: own choice."""
 
@@ -53,7 +55,7 @@ class NoteRows(Rows):
         found: dict[int, tuple[int | None, int | None]] = {}
         order = (
             "n.namespace = e.namespace AND n.kind = e.kind AND n.source = e.source"
-            " AND n.kind IN ('note', 'fact', 'chunk')"
+            f" AND n.kind IN {_BY_WORDS}"
             f" AND (n.source != '' OR n.created_at BETWEEN e.created_at - {SITTING_SECONDS} AND"
             f" e.created_at + {SITTING_SECONDS})"
         )
@@ -93,11 +95,13 @@ class NoteRows(Rows):
     def filtered(self, namespace: Namespace, kind: Kind, filters: Filters) -> NDArray[np.int64]:
         """Returns the keys, (n,) int64, of the entries of a kind that a filter lets through."""
         condition, values = condition_of(filters)
+        # Said so, SQLite sees that the index of sources serves.
+        read = f" AND e.kind IN {_BY_WORDS}" if kind in READ_BY_WORDS else ""
         rows = self._read(
-            f"SELECT e.key FROM entries e WHERE e.namespace = ? AND e.kind = ? AND {condition} ORDER BY e.key",
+            f"SELECT e.key FROM entries e WHERE e.namespace = ? AND e.kind = ?{read} AND {condition}",
             (namespace.key, kind, *values),
         )
-        return np.array([row[0] for row in rows], dtype=np.int64)
+        return np.sort(np.array([row[0] for row in rows], dtype=np.int64))
 
     def holders(
         self,
@@ -115,17 +119,33 @@ class NoteRows(Rows):
             f"e.namespace = ? AND e.kind IN ({marks(kinds)}) AND {LIVE} AND {condition}",
             (namespace.key, *kinds, now, *values),
         )
-        held = full_text_index.holders(self._read, self._full_text, terms, query, full_text_index.MOST_HOLDERS)
+        if filters.source is not None or filters.tags:
+            return self._among_few(terms, query, *live), []
+        held = full_text_index.holders(self._read, self._full_text, terms, query, most=full_text_index.MOST_HOLDERS)
         common = [term for term, keys in held if keys is None]
         found = [(term, keys) for term, keys in held if keys is not None]
         if filters != Filters() or self._indexes_others(namespace, kinds, now):
             found = self._among(found, *live)
         if common and sum(len(keys) for _, keys in found) < _FIRST_MATCHES:
             # What many hold may be what tells in the few entries that the namespace has, or the filter lets through.
-            held = full_text_index.holders(self._read, self._full_text, common, "", None)
+            held = full_text_index.holders(self._read, self._full_text, common, "", most=None)
             found += self._among([(term, keys) for term, keys in held if keys is not None], *live)
             common = []
         return found, common
+
+    def _among_few(
+        self, terms: Sequence[str], query: str, condition: str, values: Sequence[Any]
+    ) -> list[tuple[str, NDArray[np.int64]]]:
+        """Returns who holds each term of the entries of a source or a tag: those first, then the postings between."""
+        listed = self._read(
+            f"SELECT group_concat(e.key) FROM entries e WHERE {condition} AND e.kind IN {_BY_WORDS}", values
+        )[0][0]
+        wanted = np.fromstring(listed or "", dtype=np.int64, sep=",")
+        if not len(wanted):
+            return []
+        span = (int(wanted.min()), int(wanted.max()))
+        held = full_text_index.holders(self._read, self._full_text, terms, query, most=None, span=span)
+        return [(term, keys[np.isin(keys, wanted)]) for term, keys in held if keys is not None]
 
     def _indexes_others(self, namespace: Namespace, kinds: Sequence[Kind], now: float) -> bool:
         """Returns whether the full-text index knows entries of other namespaces or kinds, or that are over."""

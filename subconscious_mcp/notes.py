@@ -225,9 +225,9 @@ def _hit(ranked: hybrid.Ranked, entries: Mapping[int, Entry], before: int | None
 def _found(memory: Memory, scope: Scope, query: str, filters: Filters, kinds: Sequence[Kind]) -> hybrid.Found:
     """Gathers the candidates and what numbers say of them; the steps are those that `hybrid` names."""
     store, namespace, now = memory.store, scope.namespace, memory.now()
+    terms = hybrid.keyword_terms(query, full_text.words(query))
     vector, fingerprint = memory.vector(scope, query), memory.embedder().fingerprint
     similar = store.nearest_keys(namespace, kinds, fingerprint, vector, hybrid.CANDIDATES, now=now, filters=filters)
-    terms = hybrid.keyword_terms(query, full_text.words(query))
     held = store.holders(namespace, kinds, terms, query, now=now, filters=filters)
     words = hybrid.weigh(held.terms, held.keys, held.count)
     words = replace(words, names=words.names.union(term.casefold() for term in held.common))

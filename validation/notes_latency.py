@@ -59,7 +59,7 @@ def measure(storage: Path, texts: list[str], searches: int, writes: int) -> dict
     client.initialize()
     client.call("recall", query=texts[1])
     # Let the background work of a start pass: what is measured here is the warm state.
-    settled = time.perf_counter() + (20 if len(texts) > 20_000 else 8)
+    settled = time.perf_counter() + (40 if len(texts) > 20_000 else 8)
     while time.perf_counter() < settled:
         client.call("list_recent", limit=1)
         time.sleep(0.5)
