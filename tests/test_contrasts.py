@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from subconscious_mcp import antonyms, lexicon
-from subconscious_mcp.contrasts import WINDOW, Contrast, contrasts
+from subconscious_mcp.contrasts import WINDOW, contrasts
+from subconscious_mcp.records import Contrast
 from subconscious_mcp.stems import akin, stem
 
 WEIGHTY = 0.5
