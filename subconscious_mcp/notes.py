@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from subconscious_mcp import full_text, hybrid, verification
 from subconscious_mcp.arguments import MAX_ID_CHARS, MAX_TASK_CHARS, checked_tags, checked_text
@@ -278,16 +277,6 @@ def recent(
 def count(memory: Memory, scope: Scope) -> int:
     """Returns how many notes there are."""
     return memory.store.count(scope.namespace, NOTES, memory.now())
-
-
-def tag_counts(memory: Memory, scope: Scope) -> dict[str, int]:
-    """Returns how many notes bear each tag."""
-    return memory.store.tag_counts(scope.namespace, NOTES, memory.now())
-
-
-def folder(memory: Memory) -> Path:
-    """Returns where the notes are kept."""
-    return memory.folder
 
 
 def checked_limit(limit: int, most: int) -> int:
